@@ -1,0 +1,1 @@
+"""Result files, figures and the HTML report."""

@@ -1,0 +1,138 @@
+"""The recorder: writes the files of one run of an experiment, each in one piece."""
+
+import datetime
+import json
+import os
+import pathlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attn.report import provenance, results
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+
+
+class Recorder:
+  """Writes the files of one run of an experiment.
+
+  Use:
+    run = recorder.Recorder('score_scale', config, profiles(), workdir, seeds=(config.seed,))
+    run.log(width=64, entropy=3.1)
+    run.figure('entropy', figure, title='...', caption='...')
+    return run.finish(metrics={...}, claims=[...])
+
+  A run that was interrupted starts its log afresh, and its clock where the last line left it.
+  """
+
+  def __init__(
+    self,
+    experiment: str,
+    config: Any,
+    profiles: Mapping[str, Mapping[str, Any]],
+    workdir: str | os.PathLike[str],
+    *,
+    seeds: Iterable[int],
+  ):
+    """Writes `config.json` and starts the clock.
+
+    Args:
+      experiment: name of the experiment's module.
+      config: its frozen configuration; its class must be constructible without arguments.
+      profiles: profile name to overrides, as the module's `profiles()` returns them.
+      workdir: where the run's files go.
+      seeds: every seed the run uses.
+
+    Raises:
+      ResultError: when `workdir` holds a run of another configuration.
+    """
+    self.workdir = pathlib.Path(workdir)
+    self._experiment, self._seeds = experiment, tuple(int(seed) for seed in seeds)
+    self._profile, self._command = provenance.profile_and_command(experiment, config, profiles)
+    self._config = results.to_plain(config)
+    self._figures: dict[str, results.Figure] = {}
+    self._start_config()
+    finished = (self.workdir / results.RESULT_FILE).exists()
+    self._log_path = self.workdir / 'metrics.jsonl'
+    earlier = 0.0 if finished else _last_seconds(self._log_path)
+    self._start = time.monotonic() - earlier
+    results.write_text(self._log_path, '')
+    self.log(event='start')
+
+  def _start_config(self) -> None:
+    path = self.workdir / 'config.json'
+    if path.exists():
+      try:
+        found = json.loads(path.read_text(encoding='utf-8'))
+      except ValueError:
+        raise results.ResultError(f'{path}: not JSON; delete it or use another --workdir') from None
+      if found != json.loads(results.to_json(self._config)):
+        raise results.ResultError(
+          f'{self.workdir}: holds a run of another configuration (config.json); '
+          'use another --workdir or delete that one'
+        )
+    else:
+      results.write_text(path, results.to_json(self._config))
+
+  def log(self, **values: Any) -> None:
+    """Appends one line to `metrics.jsonl`, with the seconds since the start."""
+    row = results.to_plain({'seconds': round(time.monotonic() - self._start, 3), **values})
+    with self._log_path.open('a', encoding='utf-8') as file:
+      file.write(json.dumps(row, allow_nan=False) + '\n')
+
+  def figure(
+    self, name: str, figure: 'matplotlib.figure.Figure', *, title: str, caption: str
+  ) -> None:
+    """Saves a figure as `figures/NAME.svg` and `.png`; the first one opens the report's page.
+
+    Args:
+      name: file name without an ending.
+      figure: the matplotlib figure; it is closed afterwards.
+      title: the one message of the figure.
+      caption: what is drawn, of what, how many and with which intervals.
+    """
+    from attn.report import figures  # matplotlib takes most of a second to load
+
+    figures.save(figure, self.workdir / 'figures' / name)
+    self._figures[f'figures/{name}.svg'] = results.Figure(title=title, caption=caption)
+
+  def finish(
+    self, *, metrics: Mapping[str, results.Metric], claims: Sequence[results.Claim]
+  ) -> results.Result:
+    """Checks and writes `result.json`, and returns it.
+
+    Raises:
+      ResultError: see `check`.
+    """
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+    result = results.Result(
+      experiment=self._experiment,
+      profile=self._profile,
+      config=self._config,
+      seeds=self._seeds,
+      environment={**provenance.environment(), 'finished': now},
+      command=self._command,
+      seconds=round(time.monotonic() - self._start, 3),
+      metrics=dict(metrics),
+      figures=self._figures,
+      claims=tuple(claims),
+    )
+    results.check(result)
+    results.write_text(self.workdir / results.RESULT_FILE, results.to_json(result))
+    return results.read(self.workdir / results.RESULT_FILE)
+
+
+def _last_seconds(path: pathlib.Path) -> float:
+  """The clock of the last whole line of a log; 0 where there is none."""
+  return max(_seconds_logged(path), default=0.0)
+
+
+def _seconds_logged(path: pathlib.Path) -> Iterator[float]:
+  if not path.exists():
+    return
+  for line in path.read_text(encoding='utf-8', errors='replace').splitlines():
+    try:
+      yield float(json.loads(line)['seconds'])
+    except (ValueError, KeyError, TypeError):
+      continue  # a kill may have cut the last line short

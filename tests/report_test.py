@@ -1,0 +1,149 @@
+"""Result files, the recorder, the register of claims, and the page."""
+
+import dataclasses
+import json
+
+import pytest
+
+from attn.report import provenance, recorder, results
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+  rate: float = 0.5
+  name: str = 'adam'
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  draws: int = 7
+  widths: tuple[int, ...] = (3, 5)
+  inner: Inner = Inner()
+
+
+PROFILES = {'smoke': {'draws': 3}, 'default': {}, 'full': {'draws': 11, 'inner.rate': 0.25}}
+
+
+def claim(number='62', kind='property', **changes):
+  fields = {'experiment': 'toy', 'verdict': results.REPRODUCED, 'measured': '1.01', 'why': 'w'}
+  return results.Claim(number, kind, 'A sentence.', **{**fields, **changes})
+
+
+def finish(workdir, config=None, claims=(), seeds=(0,), metrics=None):
+  run = recorder.Recorder('toy', config or Config(), PROFILES, workdir, seeds=seeds)
+  run.log(width=3, entropy=1.25)
+  metrics = metrics or {'entropy': results.Metric(1.25, 1.0, 1.5, 7, 'nats')}
+  return run.finish(metrics=metrics, claims=claims)
+
+
+def test_result_round_trip_has_exactly_the_published_fields(tmp_path):
+  result = finish(tmp_path, claims=(claim(interval=(0.9, 1.1)),))
+  data = json.loads((tmp_path / 'result.json').read_text())
+  assert list(data) == [
+    "experiment", "profile", "config", "seeds", "environment", "command", "seconds", "metrics",
+    "figures", "claims",
+  ]  # fmt: skip
+  assert list(data['metrics']['entropy']) == ['mean', 'low', 'high', 'n', 'unit']
+  assert list(data["claims"][0]) == [
+    "number", "kind", "statement", "published", "measured", "interval", "verdict", "experiment",
+    "why",
+  ]  # fmt: skip
+  assert results.read(tmp_path / 'result.json') == result
+  assert result.config == {'draws': 7, 'widths': [3, 5], 'inner': {'rate': 0.5, 'name': 'adam'}}
+  assert {'python', 'jax', 'flax', 'optax', 'numpy', 'platform', 'cpu_count'} <= set(
+    result.environment
+  )
+
+
+@pytest.mark.parametrize(
+  ('config', 'profile', 'command'),
+  [
+    (Config(), 'default', '--profile=default'),
+    (Config(draws=3), 'smoke', '--profile=smoke'),
+    (Config(draws=11, inner=Inner(rate=0.25)), 'full', '--profile=full'),
+    (Config(draws=3, widths=(13,)), 'custom', "--profile=smoke '--set=widths=(13,)'"),
+    (Config(inner=Inner(name='sgd')), 'custom', '--profile=default --set=inner.name=sgd'),
+    (Config(inner=Inner(name='a b')), 'custom', "--profile=default '--set=inner.name=a b'"),
+  ],
+)
+def test_profile_and_command_are_derived_from_the_config(config, profile, command):
+  assert provenance.profile_and_command('toy', config, PROFILES) == (
+    profile,
+    f'python -m launch.run --experiment=toy {command}',
+  )
+
+
+def test_not_finite_numbers_become_null(tmp_path):
+  metrics = {'loss': results.Metric(float('nan'), float('-inf'), float('inf'), 1, 'nats')}
+  assert finish(tmp_path, metrics=metrics).metrics['loss'] == results.Metric(
+    None, None, None, 1, 'nats'
+  )
+
+
+def test_another_configuration_in_the_workdir_is_refused(tmp_path):
+  finish(tmp_path)
+  with pytest.raises(results.ResultError, match='another configuration'):
+    finish(tmp_path, Config(draws=13))
+  assert json.loads((tmp_path / 'config.json').read_text())['draws'] == 7
+
+
+def test_an_interrupted_run_keeps_its_clock_and_a_finished_one_does_not(tmp_path):
+  recorder.Recorder('toy', Config(), PROFILES, tmp_path, seeds=(0,))
+  log = tmp_path / 'metrics.jsonl'
+  log.write_text('{"seconds": 100.0}\n{"seconds": 10')  # a kill in the middle of a line
+  assert 100 <= finish(tmp_path).seconds < 110
+  assert [json.loads(line)['seconds'] >= 100 for line in log.read_text().splitlines()] == [True] * 2
+  log.write_text('{"seconds": 100.0}\n')
+  assert finish(tmp_path).seconds < 50
+
+
+@pytest.mark.parametrize(
+  ('claims', 'seeds', 'message'),
+  [
+    ((claim(kind='trained', interval=(0, 1)),), (3,), 'at least 2 seeds'),
+    ((claim(kind='trained'),), (3, 5), 'at least 2 seeds and an interval'),
+    ((claim(experiment='other'),), (3,), 'owned by other'),
+    ((claim(), claim()), (3,), 'judged twice'),
+  ],
+)
+def test_results_against_the_rules_are_not_written(tmp_path, claims, seeds, message):
+  with pytest.raises(results.ResultError, match=message):
+    finish(tmp_path, claims=claims, seeds=seeds)
+  assert not (tmp_path / 'result.json').exists()
+
+
+def test_a_trained_claim_may_stay_unresolved_on_one_seed(tmp_path):
+  finish(tmp_path, claims=(claim(kind='trained', verdict=results.NOT_RESOLVED),))
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda d: d.pop('seeds'), 'lacks field seeds'),
+    (lambda d: d.update(extra=1), 'unknown field extra'),
+    (lambda d: d.update(seconds='3'), 'seconds has the wrong type str'),
+    (lambda d: d['metrics']['entropy'].update(mean='x'), 'entropy.*mean has the wrong type'),
+    (lambda d: d['claims'][0].update(verdict='true'), r"claims\[0\].verdict is 'true', not one of"),
+    (lambda d: d['claims'][0].update(interval=[1]), 'interval has 1 ends, not 2'),
+  ],
+)
+def test_a_broken_result_names_the_file_and_the_field(tmp_path, change, message):
+  finish(tmp_path, claims=(claim(),))
+  path = tmp_path / 'result.json'
+  data = json.loads(path.read_text())
+  change(data)
+  path.write_text(json.dumps(data))
+  with pytest.raises(results.ResultError, match=message) as error:
+    results.read(path)
+  assert str(path) in str(error.value) and '\n' not in str(error.value)
+
+
+def test_a_truncated_result_is_one_clear_line(tmp_path):
+  finish(tmp_path)
+  path = tmp_path / 'result.json'
+  path.write_text(path.read_text()[:97])
+  with pytest.raises(results.ResultError, match='not JSON.*delete it and run again'):
+    results.read(path)
+  path.unlink()
+  with pytest.raises(results.ResultError, match='has not finished'):
+    results.read(path)
