@@ -1,11 +1,14 @@
 """Result files, the recorder, the register of claims, and the page."""
 
 import dataclasses
+import importlib
 import json
+import pathlib
 
 import pytest
 
 from attn.report import provenance, recorder, results
+from experiments import claims
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,20 +27,20 @@ class Config:
 PROFILES = {'smoke': {'draws': 3}, 'default': {}, 'full': {'draws': 11, 'inner.rate': 0.25}}
 
 
-def claim(number='62', kind='property', **changes):
+def judged(number='62', kind='property', **changes):
   fields = {'experiment': 'toy', 'verdict': results.REPRODUCED, 'measured': '1.01', 'why': 'w'}
   return results.Claim(number, kind, 'A sentence.', **{**fields, **changes})
 
 
-def finish(workdir, config=None, claims=(), seeds=(0,), metrics=None):
+def finish(workdir, config=None, judgements=(), seeds=(0,), metrics=None):
   run = recorder.Recorder('toy', config or Config(), PROFILES, workdir, seeds=seeds)
   run.log(width=3, entropy=1.25)
   metrics = metrics or {'entropy': results.Metric(1.25, 1.0, 1.5, 7, 'nats')}
-  return run.finish(metrics=metrics, claims=claims)
+  return run.finish(metrics=metrics, claims=judgements)
 
 
 def test_result_round_trip_has_exactly_the_published_fields(tmp_path):
-  result = finish(tmp_path, claims=(claim(interval=(0.9, 1.1)),))
+  result = finish(tmp_path, judgements=(judged(interval=(0.9, 1.1)),))
   data = json.loads((tmp_path / 'result.json').read_text())
   assert list(data) == [
     "experiment", "profile", "config", "seeds", "environment", "command", "seconds", "metrics",
@@ -98,22 +101,22 @@ def test_an_interrupted_run_keeps_its_clock_and_a_finished_one_does_not(tmp_path
 
 
 @pytest.mark.parametrize(
-  ('claims', 'seeds', 'message'),
+  ('judgements', 'seeds', 'message'),
   [
-    ((claim(kind='trained', interval=(0, 1)),), (3,), 'at least 2 seeds'),
-    ((claim(kind='trained'),), (3, 5), 'at least 2 seeds and an interval'),
-    ((claim(experiment='other'),), (3,), 'owned by other'),
-    ((claim(), claim()), (3,), 'judged twice'),
+    ((judged(kind='trained', interval=(0, 1)),), (3,), 'at least 2 seeds'),
+    ((judged(kind='trained'),), (3, 5), 'at least 2 seeds and an interval'),
+    ((judged(experiment='other'),), (3,), 'owned by other'),
+    ((judged(), judged()), (3,), 'judged twice'),
   ],
 )
-def test_results_against_the_rules_are_not_written(tmp_path, claims, seeds, message):
+def test_results_against_the_rules_are_not_written(tmp_path, judgements, seeds, message):
   with pytest.raises(results.ResultError, match=message):
-    finish(tmp_path, claims=claims, seeds=seeds)
+    finish(tmp_path, judgements=judgements, seeds=seeds)
   assert not (tmp_path / 'result.json').exists()
 
 
 def test_a_trained_claim_may_stay_unresolved_on_one_seed(tmp_path):
-  finish(tmp_path, claims=(claim(kind='trained', verdict=results.NOT_RESOLVED),))
+  finish(tmp_path, judgements=(judged(kind='trained', verdict=results.NOT_RESOLVED),))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_a_trained_claim_may_stay_unresolved_on_one_seed(tmp_path):
   ],
 )
 def test_a_broken_result_names_the_file_and_the_field(tmp_path, change, message):
-  finish(tmp_path, claims=(claim(),))
+  finish(tmp_path, judgements=(judged(),))
   path = tmp_path / 'result.json'
   data = json.loads(path.read_text())
   change(data)
@@ -147,3 +150,29 @@ def test_a_truncated_result_is_one_clear_line(tmp_path):
   path.unlink()
   with pytest.raises(results.ResultError, match='has not finished'):
     results.read(path)
+
+
+def test_the_register_holds_every_claim_once():
+  numbers = [str(n) for n in range(1, 81) if n != 70] + [f'70{letter}' for letter in 'abcdef']
+  assert len(numbers) == 85
+  assert sorted(claim.number for claim in claims.REGISTER) == sorted([*numbers, 'L4', 'L6'])
+
+
+def test_every_claim_is_open_or_says_why_it_cannot_be_measured():
+  for claim in claims.REGISTER:
+    assert claim.verdict in (results.NOT_RUN, results.NOT_MEASURABLE), claim
+    assert bool(claim.why) == (claim.verdict == results.NOT_MEASURABLE), claim
+    assert claim.experiment or claim.verdict == results.NOT_MEASURABLE, claim
+    assert claim.statement.endswith('.') and claim.measured is None, claim
+    assert claim == results.claim_from_dict(results.to_plain(claim)), claim
+
+
+def test_experiments_own_the_claims_they_judge():
+  for path in sorted(pathlib.Path(claims.__file__).parent.glob('*.py')):
+    module = importlib.import_module(f'experiments.{path.stem}')
+    if not hasattr(module, 'CLAIMS'):
+      continue
+    assert len(set(module.CLAIMS)) == len(module.CLAIMS)
+    for number in module.CLAIMS:
+      assert claims.BY_NUMBER[number].experiment == path.stem, number
+    assert claims.questions()[path.stem], path
