@@ -1,0 +1,59 @@
+# `make help` lists the targets. Everything runs in .venv, which each target makes first if needed.
+
+PYTHON ?= python3
+PROFILE ?= default
+
+VENV_PYTHON := .venv/bin/python
+# Without it some initialisers take seconds at random: OpenBLAS's threads fight over busy cores.
+export OPENBLAS_NUM_THREADS = 1
+MAKEFLAGS += --no-print-directory
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test test-all lint types layers wheel clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup:  ## make .venv from setup.cfg and constraints.txt (PYTHON=python3.12 takes another Python)
+	@sh tools/make_venv.sh "$(PYTHON)" test,dev
+
+reproduce:  ## run the experiments and write the report (PROFILE=smoke, default or full)
+	@case "$(PROFILE)" in smoke|default|full) ;; *) \
+	  echo "reproduce: no profile '$(PROFILE)': take smoke, default or full" >&2; exit 2 ;; esac
+	@set -e; \
+	begun=$$(date +%s); \
+	$(MAKE) setup; \
+	set_up=$$(date +%s); \
+	$(VENV_PYTHON) -m launch.prepare --data=g2p,reverse; \
+	prepared=$$(date +%s); \
+	$(VENV_PYTHON) -m launch.run --experiment=all --profile=$(PROFILE) --workdir=results; \
+	$(VENV_PYTHON) -m launch.report --workdir=results; \
+	reported=$$(date +%s); \
+	echo "set-up            $$((set_up - begun)) s"; \
+	echo "data preparation  $$((prepared - set_up)) s"; \
+	echo "experiments       $$((reported - prepared)) s, the report included"; \
+	echo "open results/report/index.html"
+
+test: setup  ## run the fast tests
+	@$(VENV_PYTHON) -m pytest -m "not slow"
+
+test-all: setup  ## run all tests
+	@$(VENV_PYTHON) -m pytest
+
+lint: setup  ## check the style (ruff)
+	@$(VENV_PYTHON) -m ruff check .
+
+types: setup  ## check the types of attn (mypy)
+	@$(VENV_PYTHON) -m mypy
+
+layers: setup  ## check which rooms import which (import-linter)
+	@$(VENV_PYTHON) -c 'from importlinter import cli; cli.lint_imports_command()'
+
+wheel: setup  ## build the wheel into dist/
+	@rm -rf build dist
+	@PYTHONDONTWRITEBYTECODE= $(VENV_PYTHON) -m build --wheel --no-isolation
+
+clean:  ## remove what building and testing left (keeps .venv, data, runs and results)
+	@rm -rf build dist attn.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	  .import_linter_cache
+	@find attn experiments launch tests -name __pycache__ -type d -prune -exec rm -rf {} +
