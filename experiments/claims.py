@@ -192,7 +192,7 @@ _BAHDANAU = (
     '46', 'cost', 'U_a h_j does not depend on the step and can be computed once a sentence.',
     f'appendix A.1.2 ({BAHDANAU})'),
   _arithmetic('47', 'cost', 'Then a step costs only W_a s_{i-1} and T_x additions and tanh.'),
-  _arithmetic('48', 'worked_example', 'The scores of the example are 2, 4, 3.', '2, 4, 3 (the chapter)'),
+  _arithmetic('48', 'worked_example', 'The three scores are 2, 4 and 3.', '2, 4, 3 (the chapter)'),
   _arithmetic(
     '49', 'worked_example', 'Their exponentials are 7.389, 54.598 and 20.086, together 82.073.',
     '7.389, 54.598, 20.086; 82.073 (the chapter)'),

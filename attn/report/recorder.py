@@ -20,7 +20,7 @@ class Recorder:
   Use:
     run = recorder.Recorder('score_scale', config, profiles(), workdir, seeds=(config.seed,))
     run.log(width=64, entropy=3.1)
-    run.figure('entropy', figure, title='...', caption='...')
+    run.figure('entropy', figure, caption='...')
     return run.finish(metrics={...}, claims=[...])
 
   A run that was interrupted starts its log afresh, and its clock where the last line left it.
@@ -81,21 +81,18 @@ class Recorder:
     with self._log_path.open('a', encoding='utf-8') as file:
       file.write(json.dumps(row, allow_nan=False) + '\n')
 
-  def figure(
-    self, name: str, figure: 'matplotlib.figure.Figure', *, title: str, caption: str
-  ) -> None:
+  def figure(self, name: str, figure: 'matplotlib.figure.Figure', *, caption: str) -> None:
     """Saves a figure as `figures/NAME.svg` and `.png`; the first one opens the report's page.
 
     Args:
       name: file name without an ending.
-      figure: the matplotlib figure; it is closed afterwards.
-      title: the one message of the figure.
+      figure: as made by `attn.report.figures.new`; its title is the one message.
       caption: what is drawn, of what, how many and with which intervals.
     """
     from attn.report import figures  # matplotlib takes most of a second to load
 
     figures.save(figure, self.workdir / 'figures' / name)
-    self._figures[f'figures/{name}.svg'] = results.Figure(title=title, caption=caption)
+    self._figures[f'figures/{name}.svg'] = results.Figure(figures.title_of(figure), caption)
 
   def finish(
     self, *, metrics: Mapping[str, results.Metric], claims: Sequence[results.Claim]

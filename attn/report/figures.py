@@ -1,0 +1,222 @@
+"""Figures for the report: one style, safe for colour-blind readers and for black-and-white print.
+
+Every figure has one message as its title, names its axes with units, and says its n and what its
+bands are. Series differ by colour, marker and dash at once. Nothing here touches the global state of
+matplotlib, so that importing it changes nobody's plots.
+
+    figure, (axes,) = figures.new('Scaling keeps the entropy at any width')
+    figures.line(axes, widths, medians, low, high, label='q.k', series=0)
+    figures.axes_text(axes, x='width d_k', y='entropy [nats]')
+"""
+
+import os
+import pathlib
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+# Okabe and Ito's palette without the yellow, which vanishes on paper.
+COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#000000', '#E69F00')
+MARKERS = ('o', 's', '^', 'D', 'v', 'X', 'P')
+DASHES = ('-', '--', '-.', ':', '-', '--', '-.')
+HATCHES = ('', '//', '..', 'xx', '\\\\', '--', '++')
+
+_TITLE, _LABEL, _TICK, _NOTE = 12.0, 10.0, 9.0, 8.0
+_INK, _GRID = '#222222', '#DDDDDD'
+
+
+def new(
+  title: str,
+  *,
+  rows: int = 1,
+  columns: int = 1,
+  size: tuple[float, float] | None = None,
+  note: str = '',
+) -> tuple[Figure, list[Axes]]:
+  """A figure with `rows` times `columns` empty axes.
+
+  Args:
+    title: the one message, as a sentence.
+    rows: rows of axes.
+    columns: columns of axes.
+    size: width and height in inches; by default 7 wide (10 for several columns), 4.2 a row.
+    note: small print below: n, intervals, conditions.
+
+  Returns:
+    The figure and its axes, row by row.
+  """
+  width, height = size or (7.0 if columns == 1 else 10.0, 0.6 + 3.7 * rows)
+  figure = Figure(figsize=(width, height), layout='constrained', facecolor='white')
+  FigureCanvasAgg(figure)
+  wrapped = textwrap.fill(title, int(width * 72 / (_TITLE * 0.56)))
+  figure.suptitle(wrapped, fontsize=_TITLE, fontweight='bold', color=_INK, x=0.01, ha='left')
+  if note:
+    wrapped = textwrap.fill(note, int(width * 72 / (_NOTE * 0.5)))
+    figure.supxlabel(wrapped, fontsize=_NOTE, color='#555555', x=0.01, ha='left')
+  axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+  for each in axes:
+    each.spines[['top', 'right']].set_visible(False)
+    each.spines[['left', 'bottom']].set_color('#888888')
+    each.tick_params(labelsize=_TICK, colors=_INK)
+    each.grid(True, color=_GRID, linewidth=0.6)
+    each.set_axisbelow(True)
+  return figure, axes
+
+
+def axes_text(axes: Axes, *, x: str, y: str, title: str = '') -> None:
+  """Names the axes, with units, and the panel where there are several."""
+  axes.set_xlabel(x, fontsize=_LABEL, color=_INK)
+  axes.set_ylabel(y, fontsize=_LABEL, color=_INK)
+  if title:
+    axes.set_title(title, fontsize=_LABEL, color=_INK, loc='left')
+
+
+def legend(axes: Axes, **options: Any) -> None:
+  """A legend without a frame of its own weight; options go to matplotlib."""
+  axes.legend(**{'fontsize': _TICK, 'framealpha': 0.85, 'edgecolor': 'none', **options})
+
+
+def line(
+  axes: Axes,
+  x: Sequence[float] | np.ndarray,
+  y: Sequence[float] | np.ndarray,
+  low: Sequence[float] | np.ndarray | None = None,
+  high: Sequence[float] | np.ndarray | None = None,
+  *,
+  label: str,
+  series: int,
+) -> None:
+  """One series as a line with markers, and its interval as a band.
+
+  Args:
+    axes: where to draw.
+    x: positions.
+    y: values, same length.
+    low: lower ends of the band, or None.
+    high: upper ends of the band, or None.
+    label: name in the legend.
+    series: which colour, marker and dash; the same series has the same number in every panel.
+  """
+  k = series % len(COLOURS)
+  style = {'color': COLOURS[k], 'marker': MARKERS[k], 'linestyle': DASHES[k]}
+  axes.plot(x, y, label=label, linewidth=1.8, markersize=5, **style)
+  if low is not None and high is not None:
+    axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.18, linewidth=0)
+
+
+def bars(
+  axes: Axes,
+  names: Sequence[str],
+  groups: dict[str, Sequence[float]],
+  *,
+  errors: dict[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+  form: str = '{:.2f}',
+) -> None:
+  """Grouped bars with their values printed on them.
+
+  Args:
+    axes: where to draw.
+    names: what stands below each group.
+    groups: series name to one value a group.
+    errors: series name to (low, high) ends of the intervals.
+    form: format of the printed values.
+  """
+  width = 0.8 / len(groups)
+  for k, (label, values) in enumerate(groups.items()):
+    at = np.arange(len(names)) + (k - (len(groups) - 1) / 2) * width
+    style = {'color': COLOURS[k % len(COLOURS)], 'hatch': HATCHES[k % len(HATCHES)]}
+    axes.bar(at, values, width * 0.92, label=label, edgecolor='white', linewidth=0, **style)
+    tops = np.asarray(values, float)
+    if errors and label in errors:
+      low, high = (np.asarray(end, float) for end in errors[label])
+      spread = np.stack([tops - low, high - tops])
+      axes.errorbar(at, values, spread, fmt='none', ecolor=_INK, capsize=3, linewidth=1.2)
+      tops = np.maximum(tops, high)
+    for place, top, value in zip(at, tops, values, strict=True):
+      axes.annotate(
+        form.format(value), (place, top), xytext=(0, 2), textcoords='offset points', ha='center',
+        fontsize=_NOTE, color=_INK,
+      )  # fmt: skip
+  axes.set_xticks(np.arange(len(names)), names)
+  axes.grid(False, axis='x')
+  axes.margins(y=0.12)
+  if len(groups) > 1:
+    legend(axes)
+
+
+def heat_map_size(source: int, target: int) -> tuple[float, float]:
+  """Width and height in inches of a figure with one heat map whose labels can be read."""
+  cell = float(np.clip(4.5 / max(source, target, 1), 0.21, 0.45))
+  return max(5.0, source * cell + 2.0), max(3.2, target * cell + 1.8)
+
+
+def heat_map(
+  axes: Axes,
+  weights: np.ndarray,
+  source: Sequence[str],
+  target: Sequence[str],
+  *,
+  links: Collection[tuple[int, int]] = (),
+  title: str = '',
+) -> None:
+  """Attention weights: a row a target symbol, a column a source symbol, black for 1.
+
+  Args:
+    axes: where to draw; give the figure `heat_map_size`.
+    weights: `[t, s]`, in [0, 1].
+    source: `s` labels.
+    target: `t` labels.
+    links: (source, target) pairs to frame, such as the true alignment.
+    title: of this panel.
+  """
+  weights = np.asarray(weights, float)
+  if weights.shape != (len(target), len(source)):
+    raise ValueError(
+      f'heat_map: weights have shape {weights.shape}, the labels want {(len(target), len(source))}'
+    )
+  image = axes.imshow(weights, cmap='Greys', vmin=0, vmax=1, aspect='equal', interpolation='none')
+  axes.grid(False)
+  axes.spines[['top', 'right']].set_visible(True)
+  crowded = max(len(source), len(target)) > 15
+  size = 7.5 if crowded else _TICK
+  upright = max(map(len, source), default=0) <= (1 if crowded else 2)
+  axes.set_xticks(range(len(source)), source, fontsize=size, rotation=0 if upright else 90)
+  axes.set_yticks(range(len(target)), target, fontsize=size)
+  axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+  for s, t in links:
+    frame = {'fill': False, 'edgecolor': COLOURS[1], 'linewidth': 1.4}
+    axes.add_patch(Rectangle((s - 0.46, t - 0.46), 0.92, 0.92, **frame))
+  bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.02)
+  bar.set_label('weight', fontsize=_NOTE)
+  bar.ax.tick_params(labelsize=_NOTE)
+  framed = '; framed: true alignment' if links else ''
+  axes.set_xlabel(f'source{framed}', fontsize=_NOTE, color=_INK)
+  axes.set_ylabel('target', fontsize=_NOTE, color=_INK)
+  if title:
+    axes.set_title(title, fontsize=_LABEL, color=_INK, loc='left')
+
+
+def title_of(figure: Figure) -> str:
+  """The figure's message, on one line."""
+  return ' '.join(figure.get_suptitle().split())
+
+
+def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
+  """Writes `STEM.svg` and `STEM.png`; the same figure gives the same bytes.
+
+  Args:
+    figure: as made by `new`.
+    stem: path without an ending; the folder is made.
+  """
+  stem = pathlib.Path(stem)
+  stem.parent.mkdir(parents=True, exist_ok=True)
+  with matplotlib.rc_context({'svg.hashsalt': 'attn', 'svg.fonttype': 'path'}):
+    figure.savefig(stem.with_name(stem.name + '.svg'), metadata={'Date': None})
+  figure.savefig(stem.with_name(stem.name + '.png'), dpi=150)
