@@ -1,0 +1,9 @@
+"""The model family: one configuration, pure functions of parameters (Flax NNX underneath)."""
+
+from attn.models.config import ModelConfig
+from attn.models.family import Seq2Seq
+from attn.models.functional import bind, init, parameter_count
+from attn.models.memory import Memory
+from attn.models.steps import Step
+
+__all__ = ["Memory", "ModelConfig", "Seq2Seq", "Step", "bind", "init", "parameter_count"]

@@ -1,0 +1,39 @@
+"""How parameters begin: the paper's recipe and one that learns quickly."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Initializer = Callable[..., Float[Array, "..."]]
+
+
+class Recipe(NamedTuple):
+  """One initializer for each role a parameter can have. Matrices are `[..., out, in]`."""
+
+  recurrent: Initializer
+  alignment: Initializer
+  vector: Initializer
+  other: Initializer
+
+
+def orthogonal_blocks(rng: Array, shape: tuple[int, int], dtype=jnp.float32) -> Array:
+  """Square orthogonal blocks one above the other: `[k n, n]`."""
+  rows, n = shape
+  block = jax.nn.initializers.orthogonal()
+  blocks = [block(r, (n, n), dtype) for r in jax.random.split(rng, rows // n)]
+  return jnp.concatenate(blocks)
+
+
+def recipe(name: str) -> Recipe:
+  """The initializers of `ModelConfig.initialisation`."""
+  normal = jax.nn.initializers.normal
+  if name == "bahdanau":  # Appendix B.1.
+    return Recipe(orthogonal_blocks, normal(0.001), jax.nn.initializers.zeros, normal(0.01))
+  glorot = functools.partial(
+    jax.nn.initializers.variance_scaling, 1.0, "fan_avg", "uniform", in_axis=-1, out_axis=-2
+  )()
+  return Recipe(orthogonal_blocks, glorot, normal(0.1), glorot)

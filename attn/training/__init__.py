@@ -1,0 +1,16 @@
+"""Training: objective, optimizers, one loop, checkpoints, metrics."""
+
+from attn.training.config import OptimizerConfig, TrainConfig
+from attn.training.loop import TrainingError, train
+from attn.training.scoring import evaluate
+from attn.training.workdir import Trained, load
+
+__all__ = [
+  "OptimizerConfig",
+  "TrainConfig",
+  "Trained",
+  "TrainingError",
+  "evaluate",
+  "load",
+  "train",
+]

@@ -1,0 +1,60 @@
+"""Orbax checkpoints with everything that a resumed run needs."""
+
+import pathlib
+from typing import Any, Self
+
+import jax
+import orbax.checkpoint as ocp
+
+from attn.training.state import TrainState
+
+
+class Checkpoints:
+  """The checkpoints of one run: arrays, and a JSON record beside them.
+
+  A save is atomic: it is written under a temporary name and renamed when it is whole, so a kill
+  at any moment leaves the one before. The last two are kept.
+  """
+
+  def __init__(self, folder: pathlib.Path):
+    """Opens (creating it if need be) the folder that holds one subfolder a step."""
+    self._manager = ocp.CheckpointManager(
+      folder.resolve(),
+      options=ocp.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False),
+    )
+
+  @property
+  def latest(self) -> int | None:
+    """The newest whole checkpoint's step, None when there is none."""
+    return self._manager.latest_step()
+
+  def save(self, step: int, state: TrainState, record: dict[str, Any]) -> None:
+    """Writes `state` and the JSON-able `record` as the checkpoint of `step`."""
+    arguments = ocp.args.Composite(
+      state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
+    )
+    self._manager.save(step, args=arguments, force=True)
+
+  def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
+    """The state and record of `step`; `like` gives the tree, shapes and dtypes expected."""
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    target = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), like
+    )
+    arguments = ocp.args.Composite(
+      state=ocp.args.StandardRestore(target), record=ocp.args.JsonRestore()
+    )
+    restored = self._manager.restore(step, args=arguments)
+    return restored["state"], restored["record"]
+
+  def close(self) -> None:
+    """Releases the manager's threads."""
+    self._manager.close()
+
+  def __enter__(self) -> Self:
+    """Nothing to open."""
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    """Closes."""
+    self.close()

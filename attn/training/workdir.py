@@ -1,0 +1,108 @@
+"""A run's folder: its configuration, vocabularies and checkpoints, and how they come back."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import NamedTuple
+
+import jax
+
+from attn import configs
+from attn.data.vocabulary import Vocabulary
+from attn.models.functional import Params
+from attn.training import state
+from attn.training.checkpoints import Checkpoints
+from attn.training.config import TrainConfig
+
+
+class Trained(NamedTuple):
+  """A model with all that is needed to use it.
+
+  Attributes:
+    params: its parameters.
+    config: the run's configuration, vocabulary sizes filled in.
+    source: vocabulary of its sources.
+    target: vocabulary of its targets.
+    step: updates done.
+  """
+
+  params: Params
+  config: TrainConfig
+  source: Vocabulary
+  target: Vocabulary
+  step: int
+
+
+def claim(workdir: pathlib.Path, config: TrainConfig) -> None:
+  """Makes `workdir` the folder of the run that `config` describes.
+
+  Raises:
+    ConfigError: the folder belongs to a run of another configuration (what differs is named).
+  """
+  path = workdir / "config.json"
+  if path.exists():
+    saved = configs.from_dict(TrainConfig, json.loads(path.read_text(encoding="utf-8")))
+    if differences := configs.differences(saved, config):
+      told = "; ".join(f"{name}: {old!r} -> {new!r}" for name, old, new in differences)
+      raise configs.ConfigError(
+        f"{workdir} holds a run of another configuration ({told}): give another --workdir, or"
+        " the same settings to resume it"
+      )
+    return
+  workdir.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_suffix(".tmp")
+  temporary.write_text(json.dumps(configs.to_dict(config), indent=2) + "\n", encoding="utf-8")
+  os.replace(temporary, path)
+
+
+def keep_vocabularies(workdir: pathlib.Path, source: Vocabulary, target: Vocabulary) -> None:
+  """Saves both vocabularies in the run's folder."""
+  source.save(workdir / "source.vocabulary.json")
+  target.save(workdir / "target.vocabulary.json")
+
+
+def resolve(config: TrainConfig, source: Vocabulary, target: Vocabulary) -> TrainConfig:
+  """The configuration with the data's vocabulary sizes where it says None.
+
+  Raises:
+    ConfigError: a size is given that is too small for the data.
+  """
+  sizes = {}
+  for side, vocabulary in (("source", source), ("target", target)):
+    name = f"{side}_vocabulary"
+    asked = getattr(config.model, name)
+    if asked is not None and asked < len(vocabulary):
+      raise configs.ConfigError(
+        f"model.{name} is {asked}, but the data has {len(vocabulary)} symbols: leave it out or"
+        " give at least that many"
+      )
+    sizes[name] = len(vocabulary) if asked is None else asked
+  return dataclasses.replace(config, model=dataclasses.replace(config.model, **sizes))
+
+
+def load(workdir: str | os.PathLike[str]) -> Trained:
+  """The model that training left in `workdir`, from its newest checkpoint.
+
+  Raises:
+    FileNotFoundError: the folder holds no run, or no checkpoint yet.
+  """
+  folder = pathlib.Path(workdir)
+  if not (folder / "config.json").exists():
+    raise FileNotFoundError(f"{folder} holds no trained model: run launch.train there first")
+  config = configs.from_dict(
+    TrainConfig, json.loads((folder / "config.json").read_text(encoding="utf-8"))
+  )
+  with Checkpoints(folder / "checkpoints") as checkpoints:
+    step = checkpoints.latest
+    if step is None:
+      raise FileNotFoundError(f"{folder} has no checkpoint yet: its training has to go on first")
+    source = Vocabulary.load(folder / "source.vocabulary.json")
+    target = Vocabulary.load(folder / "target.vocabulary.json")
+    config = resolve(config, source, target)
+    like = jax.eval_shape(
+      lambda rng: state.create(config.model, config.optimizer, config.steps, rng),
+      jax.random.key(0),
+    )
+    restored, _ = checkpoints.restore(step, like)
+  return Trained(restored.params, config, source, target, step)
