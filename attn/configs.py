@@ -21,7 +21,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-C = TypeVar('C')
+C = TypeVar("C")
 
 
 class ConfigError(ValueError):
@@ -32,14 +32,14 @@ class _MismatchError(ConfigError):
   """A value that is not of the annotated type, and nothing more to say about it."""
 
   def __init__(self, annotation: Any, value: Any, path: str) -> None:
-    super().__init__(f'{path} must be {_describe(annotation)}, not {value!r}')
+    super().__init__(f"{path} must be {_describe(annotation)}, not {value!r}")
 
 
 class _Absent:
   """What `differences` shows for a path that one side does not have."""
 
   def __repr__(self) -> str:
-    return '(absent)'
+    return "(absent)"
 
 
 ABSENT: Final = _Absent()
@@ -61,7 +61,7 @@ def override(config: C, values: Mapping[str, Any]) -> C:
       type, a number that is not finite, or a combination that the configuration refuses.
   """
   cast = {path: _cast(_annotation(config, path), value, path) for path, value in values.items()}
-  return typing.cast(C, _replace(config, cast, ''))
+  return typing.cast(C, _replace(config, cast, ""))
 
 
 def assign(config: C, assignments: Iterable[str]) -> C:
@@ -75,7 +75,7 @@ def assign(config: C, assignments: Iterable[str]) -> C:
   for assignment in assignments:
     path, text = _split_assignment(assignment)
     values[path] = _read(_annotation(config, path), text, path)
-  return typing.cast(C, _replace(config, values, ''))
+  return typing.cast(C, _replace(config, values, ""))
 
 
 def parse_assignment(assignment: str) -> tuple[str, Any]:
@@ -101,7 +101,7 @@ def format_assignment(path: str, value: Any) -> str:
   plain = _to_plain(value, tuple)
   bare = isinstance(plain, str) and plain.isprintable() and plain == plain.strip()
   bare = bare and _literal(plain) == plain
-  return f'{path}={plain if bare else repr(plain)}'
+  return f"{path}={plain if bare else repr(plain)}"
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
   Raises:
     ConfigError: unknown and missing fields, all of them named, or a value of the wrong type.
   """
-  return typing.cast(C, _build(cls, data, ''))
+  return typing.cast(C, _build(cls, data, ""))
 
 
 def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
@@ -131,7 +131,7 @@ def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
     One entry a differing leaf, in the order of `a`, then what only `b` has. A side that lacks the
     path has `ABSENT` there.
   """
-  flat_a, flat_b = dict(_leaves(a, '')), dict(_leaves(b, ''))
+  flat_a, flat_b = dict(_leaves(a, "")), dict(_leaves(b, ""))
   pairs = [(path, flat_a.get(path, ABSENT), flat_b.get(path, ABSENT)) for path in flat_a | flat_b]
   return [(path, before, after) for path, before, after in pairs if before != after]
 
@@ -150,15 +150,15 @@ def nearest(word: str, words: Iterable[str]) -> str:
   """
   known = list(words)
   if not known:
-    return ' (there is none)'
+    return " (there is none)"
   by_lower = {name.lower(): name for name in known}
   close = [by_lower[key] for key in difflib.get_close_matches(word.lower(), by_lower, n=3)]
-  last = word.lower().rpartition('.')[2]
-  ends = [name for name in known if '.' in name and name.lower().rpartition('.')[2] == last]
+  last = word.lower().rpartition(".")[2]
+  ends = [name for name in known if "." in name and name.lower().rpartition(".")[2] == last]
   hits = list(dict.fromkeys(close[:1] + ends + close[1:]))[:3]
   if not hits:
-    return f' (known: {", ".join(known)})'
-  return f' (did you mean {" or ".join(repr(hit) for hit in hits)}?)'
+    return f" (known: {', '.join(known)})"
+  return f" (did you mean {' or '.join(repr(hit) for hit in hits)}?)"
 
 
 # Paths.
@@ -182,7 +182,7 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
   items = config if isinstance(config, Mapping) else _fields(config)
   for name, value in items.items():
     if isinstance(value, Mapping) or _is_config(value):
-      yield from _leaves(value, f'{prefix}{name}.')
+      yield from _leaves(value, f"{prefix}{name}.")
     else:
       yield prefix + name, _to_plain(value, list)
 
@@ -190,24 +190,24 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 def _annotation(config: Any, path: str) -> Any:
   """Returns the annotation of the field at a dotted path."""
   here = config
-  *parents, last = path.split('.')
+  *parents, last = path.split(".")
   for name in parents:
     here = getattr(here, name, None) if _is_config(here) and name in _fields(here) else None
   if not _is_config(here) or last not in _fields(here):
-    raise ConfigError(f'no field {path!r}{nearest(path, dict(_leaves(config, "")))}')
+    raise ConfigError(f"no field {path!r}{nearest(path, dict(_leaves(config, '')))}")
   return _hints(here.__class__)[last]
 
 
 def _replace(config: Any, values: Mapping[str, Any], prefix: str) -> Any:
   """Applies cast values by dotted path, once for each nested dataclass."""
-  own = {path: value for path, value in values.items() if '.' not in path}
+  own = {path: value for path, value in values.items() if "." not in path}
   below: dict[str, dict[str, Any]] = {}
   for path, value in values.items():
-    name, dot, rest = path.partition('.')
+    name, dot, rest = path.partition(".")
     if dot:
       below.setdefault(name, {})[rest] = value
   for name, nested in below.items():
-    own[name] = _replace(own.get(name, getattr(config, name)), nested, f'{prefix}{name}.')
+    own[name] = _replace(own.get(name, getattr(config, name)), nested, f"{prefix}{name}.")
   return _construct(functools.partial(dataclasses.replace, config), own, prefix) if own else config
 
 
@@ -215,11 +215,9 @@ def _construct(make: Any, fields: Mapping[str, Any], prefix: str) -> Any:
   """Calls a dataclass's constructor; what its `__post_init__` refuses is a user's mistake."""
   try:
     return make(**fields)
-  except ConfigError:
-    raise
   except ValueError as error:
-    where = f'{prefix[:-1]}: ' if prefix else ''
-    raise ConfigError(f'{where}{error}') from error
+    where = f"{prefix[:-1]}: " if prefix else ""
+    raise ConfigError(f"{where}{error}") from error
 
 
 # Values.
@@ -237,16 +235,16 @@ def _describe(annotation: Any) -> str:
   """Names an annotation the way an error message should."""
   origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
   if origin is typing.Literal:
-    return 'one of ' + ', '.join(repr(argument) for argument in arguments)
+    return "one of " + ", ".join(repr(argument) for argument in arguments)
   if origin in (typing.Union, types.UnionType):
-    return ' or '.join(_describe(argument) for argument in arguments)
+    return " or ".join(_describe(argument) for argument in arguments)
   if origin is tuple:
-    inner = ', '.join('...' if item is Ellipsis else _describe(item) for item in arguments)
-    return f'a tuple of ({inner})'
-  names = {int: 'an int', float: 'a float', bool: 'true or false', str: 'text'}
+    inner = ", ".join("..." if item is Ellipsis else _describe(item) for item in arguments)
+    return f"a tuple of ({inner})"
+  names = {int: "an int", float: "a float", bool: "true or false", str: "text"}
   if annotation is type(None):
-    return 'None'
-  return names.get(annotation, getattr(annotation, '__name__', str(annotation)))
+    return "None"
+  return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
 def _cast(annotation: Any, value: Any, path: str) -> Any:
@@ -266,7 +264,7 @@ def _cast(annotation: Any, value: Any, path: str) -> Any:
   elif annotation in (int, bool, str, type(None)):
     fits = type(value) is annotation
   else:
-    raise TypeError(f'{path} has the annotation {annotation!r}, which attn.configs does not know')
+    raise TypeError(f"{path} has the annotation {annotation!r}, which attn.configs does not know")
   if not fits:
     raise _MismatchError(annotation, value, path)
   return value
@@ -280,17 +278,17 @@ def _cast_float(value: Any, path: str) -> float:
   except OverflowError:
     number = math.inf
   if not math.isfinite(number):
-    raise ConfigError(f'{path} must be a finite number, not {number}')
+    raise ConfigError(f"{path} must be a finite number, not {number}")
   return number
 
 
 def _cast_group(cls: Any, value: Any, path: str) -> Any:
   if isinstance(value, Mapping):
-    return _build(cls, value, f'{path}.')
+    return _build(cls, value, f"{path}.")
   if isinstance(value, cls):
     return value
-  names = [f'{path}.{field.name}' for field in dataclasses.fields(cls)]
-  raise ConfigError(f'{path} is a group of fields; set one of {", ".join(names)}')
+  names = [f"{path}.{field.name}" for field in dataclasses.fields(cls)]
+  raise ConfigError(f"{path} is a group of fields; set one of {', '.join(names)}")
 
 
 def _cast_union(annotation: Any, value: Any, path: str) -> Any:
@@ -321,14 +319,14 @@ def _cast_tuple(annotation: Any, value: Any, path: str) -> tuple[Any, ...]:
 def _build(cls: Any, data: Mapping[str, Any], prefix: str) -> Any:
   """Builds a dataclass from a dictionary whose keys are exactly its fields."""
   if not isinstance(data, Mapping):
-    raise ConfigError(f'{prefix[:-1] or cls.__name__} must be a dictionary, not {data!r}')
+    raise ConfigError(f"{prefix[:-1] or cls.__name__} must be a dictionary, not {data!r}")
   names = [field.name for field in dataclasses.fields(cls)]
-  unknown = [f'{prefix + name!r}{nearest(name, names)}' for name in data if name not in names]
+  unknown = [f"{prefix + name!r}{nearest(name, names)}" for name in data if name not in names]
   missing = [repr(prefix + name) for name in names if name not in data]
-  faults = [f'no field {", ".join(unknown)}'] if unknown else []
-  faults += [f'missing {", ".join(missing)}'] if missing else []
+  faults = [f"no field {', '.join(unknown)}"] if unknown else []
+  faults += [f"missing {', '.join(missing)}"] if missing else []
   if faults:
-    raise ConfigError('; '.join(faults))
+    raise ConfigError("; ".join(faults))
   hints = _hints(cls)
   return _construct(cls, {n: _cast(hints[n], data[n], prefix + n) for n in names}, prefix)
 
@@ -337,14 +335,14 @@ def _build(cls: Any, data: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _split_assignment(assignment: str) -> tuple[str, str]:
-  path, equals, text = assignment.partition('=')
+  path, equals, text = assignment.partition("=")
   if not equals or not path.strip():
-    raise ConfigError(f'{assignment!r} is no assignment; write path=value, e.g. model.width=64')
+    raise ConfigError(f"{assignment!r} is no assignment; write path=value, e.g. model.width=64")
   return path.strip(), text.strip()
 
 
 def _literal(text: str) -> Any:
-  named = {'true': True, 'false': False, 'none': None}
+  named = {"true": True, "false": False, "none": None}
   if text.lower() in named:
     return named[text.lower()]
   try:
@@ -360,18 +358,18 @@ def _readings(annotation: Any, text: str) -> Iterator[Any]:
   members = typing.get_args(annotation)
   is_tuple = tuple in (typing.get_origin(annotation), *map(typing.get_origin, members))
   value = _literal(text)
-  if is_tuple and isinstance(value, str) and ',' in text:
+  if is_tuple and isinstance(value, str) and "," in text:
     value = tuple(_literal(part) for part in _parts(text))
   yield value
-  if is_tuple and ',' in text:
+  if is_tuple and "," in text:
     yield tuple(_parts(text))
   yield text
 
 
 def _parts(text: str) -> list[str]:
-  inner = text[1:-1] if (text[:1] + text[-1:]) in ('()', '[]') else text
-  parts = [part.strip() for part in inner.split(',')]
-  return parts[:-1] if parts[-1] == '' else parts
+  inner = text[1:-1] if (text[:1] + text[-1:]) in ("()", "[]") else text
+  parts = [part.strip() for part in inner.split(",")]
+  return parts[:-1] if parts[-1] == "" else parts
 
 
 def _read(annotation: Any, text: str, path: str) -> Any:

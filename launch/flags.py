@@ -1,0 +1,283 @@
+"""What every command shares: its flags, its help, and how it ends.
+
+A command is a module with a docstring that holds an example, its own `absl.flags.FlagValues` and a
+`main(values) -> exit code`. It ends in one of these ways: code 0; code 1 and one line on stderr for
+whatever a user or their machine got wrong; 130 or 143 and one line for Ctrl-C or SIGTERM; a
+traceback for a fault in the program, and for nothing else.
+
+Nothing here, and nothing at the top of a command, imports jax or `attn` (which imports jax): a
+command must show its help, or say what is wrong with its flags, at once.
+"""
+
+import difflib
+import errno
+import os
+import re
+import signal
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any, NoReturn
+
+from absl import flags
+
+INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
+_EXAMPLE_WIDTH = 100
+
+# Failures of the machine, not of the program; worth one line wherever they come up.
+_MACHINE = (
+  errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR,
+  errno.EIO,
+)  # fmt: skip
+
+# Exceptions of the library whose message is the one line a user needs. Named, not imported: one
+# that was raised has its module loaded already.
+_USER_ERRORS = (
+  ("attn.configs", "ConfigError"),
+  ("attn.data.errors", "DataError"),
+  ("attn.report.results", "ResultError"),
+  ("attn.training.loop", "TrainingError"),
+)
+
+
+class UserError(Exception):
+  """Something the user has to change; the message is the one line they get to see."""
+
+
+class Terminated(KeyboardInterrupt):
+  """The process was told to end; code that tidies up after Ctrl-C tidies up after it as well."""
+
+  def __init__(self, number: int) -> None:
+    """Takes the signal's number."""
+    super().__init__(number)
+    self.number = number
+
+
+# Flags.
+
+
+def define(*names: str) -> flags.FlagValues:
+  """Returns a command's flags: the shared ones asked for, and `--help`.
+
+  They are not in absl's global registry, which grain and tensorflow_datasets fill with flags of
+  their own and where two commands could not define the same name.
+  """
+  values = flags.FlagValues()
+  values.set_gnu_getopt(True)
+  flags.DEFINE_bool("help", False, "show this text", short_name="h", flag_values=values)
+  for name in names:
+    _SHARED[name](values)
+  return values
+
+
+def _text(name: str, meaning: str) -> Callable[[flags.FlagValues], Any]:
+  return lambda values: flags.DEFINE_string(name, None, meaning, flag_values=values)
+
+
+def _switch(name: str, meaning: str) -> Callable[[flags.FlagValues], Any]:
+  return lambda values: flags.DEFINE_bool(name, False, meaning, flag_values=values)
+
+
+def _repeated(name: str, meaning: str) -> Callable[[flags.FlagValues], Any]:
+  return lambda values: flags.DEFINE_multi_string(name, [], meaning, flag_values=values)
+
+
+def _count(name: str, least: int, meaning: str) -> Callable[[flags.FlagValues], Any]:
+  return lambda values: flags.DEFINE_integer(
+    name, None, meaning, lower_bound=least, flag_values=values
+  )
+
+
+_SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
+  "experiment": _text("experiment", "name of a module of experiments/"),
+  "preset": _text("preset", "name of a recipe of attn.presets"),
+  "data": _text("data", "name of a data set"),
+  "set": _repeated("set", "dotted.path=value: a field of the configuration (repeatable)"),
+  "config": _text("config", "FILE.json: a saved configuration to start from"),
+  "workdir": _text("workdir", "folder of the run"),
+  "seed": _count("seed", 0, "the field `seed` of the configuration"),
+  "profile": _text("profile", "smoke, default or full (default: default)"),
+  "smoke": _switch("smoke", "short for --profile=smoke"),
+  "list": _switch("list", "show what there is, and end"),
+  "input": _text("input", "FILE of lines in UTF-8; - is standard input (default: -)"),
+  "output": _text("output", "FILE; - is standard output (default: -)"),
+}
+
+
+def profile(values: flags.FlagValues) -> str:
+  """Returns the profile asked for by `--profile` or `--smoke`."""
+  if values.smoke and values.profile not in (None, "smoke"):
+    raise UserError(f"--smoke is --profile=smoke; leave out one of it and {values.profile!r}")
+  return "smoke" if values.smoke else values.profile or "default"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+  """Returns a hint at the known words near `word`.
+
+  As `attn.configs.nearest`, which is not to be had without jax: a typing mistake should not wait
+  for it.
+  """
+  known = list(known)
+  near = difflib.get_close_matches(word, known, n=3)
+  if near:
+    return f" (did you mean {' or '.join(repr(name) for name in near)}?)"
+  return f" (there is {', '.join(known) or 'none'})"
+
+
+# Parsing.
+
+
+def parse(values: flags.FlagValues, arguments: list[str]) -> None:
+  """Parses a command line strictly.
+
+  Raises:
+    UserError: unknown flags, wrong values, and whatever is left over, all of it named.
+  """
+  try:
+    left = values(["", *arguments], known_only=True)[1:]
+  except (flags.Error, ValueError) as error:
+    raise UserError(" ".join(str(error).split())) from None
+  # What grain and tensorflow_datasets read from absl's own registry keeps its defaults.
+  flags.FLAGS.mark_as_parsed()
+  faults = list(_leftovers(values, arguments, left))
+  if faults:
+    raise UserError("; ".join(faults) + "; --help lists the flags")
+
+
+def _leftovers(values: flags.FlagValues, arguments: list[str], left: list[str]) -> Iterator[str]:
+  """Yields a complaint for each unknown flag and each argument that belongs to none."""
+  for word in left:
+    name, _, value = word.lstrip("-").partition("=")
+    at = arguments.index(word)
+    before = arguments[at - 1] if at else ""
+    if word.startswith("-") and name:
+      if "." in name:
+        following = arguments[at + 1 : at + 2]
+        value = value or next((v for v in following if not v.startswith("-")), "VALUE")
+        yield f"unknown flag --{name} (a field is set by --set={name}={value})"
+      else:
+        yield f"unknown flag --{name}" + nearest(name, values)
+    elif before.lstrip("-") in values and values[before.lstrip("-")].boolean:
+      yield f"unexpected argument {word!r} after {before}: write {before}={word}"
+    else:
+      yield f"unexpected argument {word!r} (a value follows its flag as --flag=value)"
+
+
+def help_text(doc: str, values: flags.FlagValues) -> str:
+  """Returns a command's docstring and its flags."""
+  lines = [doc.strip(), "", "Flags:"]
+  for name in sorted(values):
+    flag = values[name]
+    if name != flag.name:
+      continue  # the short name of one that is listed
+    usage = f"--{name}" if flag.boolean else f"--{name}={name.upper()}"
+    start = f"  {usage:<26}"
+    meaning = flag.help.partition(";\n")[0]  # absl explains at length what repeating a flag does
+    body = textwrap.fill(meaning, _EXAMPLE_WIDTH - 28, subsequent_indent=" " * 28)
+    lines.append(f"{start}{body}" if len(start) == 28 else f"{start}\n{' ' * 28}{body}")
+  return "\n".join(lines)
+
+
+# Ending.
+
+
+def explain(error: BaseException) -> str | None:
+  """Returns the one line for a mistake of the user or a failure of the machine.
+
+  None means that the program is at fault and its traceback is wanted.
+  """
+  if isinstance(error, UserError):
+    return str(error)
+  for module, name in _USER_ERRORS:
+    kind = getattr(sys.modules.get(module), name, None)
+    if kind is not None and isinstance(error, kind):
+      return str(error)
+  for link in _chain(error):
+    # Orbax and tensorstore put the system's words into errors of other types.
+    if getattr(link, "errno", None) == errno.ENOSPC or "No space left on device" in str(link):
+      where = re.search(r"(/[^\s'\":\]]+)", str(getattr(link, "filename", None) or link))
+      place = f" ({where.group(1)})" if where else ""
+      return f"no space left on the device{place}: free some, then the same command goes on"
+    if isinstance(link, OSError) and link.errno in _MACHINE:
+      place = f"{link.filename}: " if link.filename is not None else ""
+      return f"{place}{os.strerror(link.errno)}"
+  return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+  """Yields an error and what it came from."""
+  seen: list[BaseException] = []
+  link: BaseException | None = error
+  while link is not None and link not in seen:
+    seen.append(link)
+    yield link
+    link = link.__cause__ or link.__context__
+
+
+def run(
+  command: str,
+  main: Callable[[flags.FlagValues], int],
+  values: flags.FlagValues,
+  doc: str | None,
+  *,
+  resumes: bool = True,
+) -> NoReturn:
+  """Runs a command and ends the process.
+
+  Args:
+    command: its name, which starts every message.
+    main: its work; takes the parsed flags, returns the exit code.
+    values: its flags.
+    doc: its help: the module's docstring.
+    resumes: whether the same command goes on after an interruption.
+  """
+  # Some initialisers take seconds at random while OpenBLAS's threads fight over busy cores. It
+  # reads this once, when numpy is first imported.
+  os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+  for name in ("SIGTERM", "SIGHUP"):
+    if hasattr(signal, name):
+      signal.signal(getattr(signal, name), _terminate)
+  sys.exit(_run(command, main, values, doc or "", " The same command resumes." if resumes else ""))
+
+
+def _terminate(number: int, _: FrameType | None) -> None:
+  raise Terminated(number)
+
+
+def _run(
+  command: str,
+  main: Callable[[flags.FlagValues], int],
+  values: flags.FlagValues,
+  doc: str,
+  hint: str,
+) -> int:
+  try:
+    if any(word in ("--help", "-h", "-help", "--helpfull") for word in sys.argv[1:]):
+      print(help_text(doc, values))
+      code = 0
+    else:
+      parse(values, sys.argv[1:])
+      code = main(values)
+    sys.stdout.flush()
+    return code
+  except Terminated as error:
+    _say(command, f"ended by {signal.Signals(error.number).name}.{hint}")
+    return 128 + error.number
+  except KeyboardInterrupt:
+    _say(command, f"interrupted.{hint}")
+    return INTERRUPTED
+  except BrokenPipeError:
+    # Whoever read the output has seen enough. Python would complain again when it flushes.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + getattr(signal, "SIGPIPE", 13)
+  except Exception as error:
+    line = explain(error)
+    if line is None:
+      raise
+    _say(command, line)
+    return 1
+
+
+def _say(command: str, line: str) -> None:
+  print(f"{command}: {' '.join(line.split())}", file=sys.stderr, flush=True)

@@ -1,0 +1,36 @@
+"""Writes the report: every claim of the chapter with its verdict, as one page and as JSON.
+
+Example:
+  python -m launch.report --workdir=results
+
+Reads the result of every experiment below the workdir and writes report/index.html and
+report/claims.json there. Experiments that have not run are shown as such.
+"""
+
+import pathlib
+
+from absl import flags as absl_flags
+
+from launch import flags
+
+FLAGS = flags.define("workdir")
+
+
+def main(values: absl_flags.FlagValues) -> int:
+  """Writes the report of the workdir that the flags name."""
+  workdir = pathlib.Path(values.workdir or "results")
+  if not workdir.is_dir():
+    raise flags.UserError(
+      f"there is no folder {workdir}: run python -m launch.run --experiment=all first, or give"
+      " --workdir"
+    )
+  from attn.report import page
+  from experiments import claims
+
+  page.write(workdir, claims)
+  print(f"report: {workdir / 'report' / 'index.html'}")
+  return 0
+
+
+if __name__ == "__main__":
+  flags.run("launch.report", main, FLAGS, __doc__)

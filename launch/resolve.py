@@ -1,0 +1,178 @@
+"""From flags to what runs: experiments by name, their configurations, the state of workdirs."""
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import json
+import pathlib
+import tempfile
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from launch.flags import UserError, nearest
+
+_SHOWN_DIFFERENCES = 6
+
+
+# Experiments.
+
+
+def experiments() -> dict[str, str]:
+  """Returns name and first line of each experiment, by reading files: importing them takes jax.
+
+  An experiment is a module of `experiments/` with a function `run` at its top level.
+  """
+  spec = importlib.util.find_spec("experiments")
+  if spec is None:
+    raise UserError("there is no experiments/ here: run from the root of the checkout")
+  found = {}
+  for folder in spec.submodule_search_locations or ():
+    for path in sorted(pathlib.Path(folder).glob("[a-z]*.py")):
+      tree = ast.parse(path.read_bytes(), str(path))
+      if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+        found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+  return found
+
+
+def chosen_experiments(text: str | None) -> list[str]:
+  """Returns the names in `NAME`, `NAME,NAME` or `all`."""
+  known = experiments()
+  if not text:
+    raise UserError(f"--experiment=NAME is missing: there is {', '.join(known)}, or all")
+  names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
+  for name in names:
+    if name not in known:
+      raise UserError(f"no experiment {name!r}{nearest(name, [*known, 'all'])}")
+  return names
+
+
+def experiment(name: str) -> types.ModuleType:
+  """Imports one experiment."""
+  return importlib.import_module(f"experiments.{name}")
+
+
+def experiment_config(
+  module: types.ModuleType,
+  profile: str,
+  file: str | None,
+  assignments: Sequence[str],
+  seed: int | None,
+) -> Any:
+  """Returns an experiment's configuration: profile or file, then assignments, then the seed."""
+  from attn import configs
+
+  profiles = module.profiles()
+  if profile not in profiles:
+    raise UserError(f"no profile {profile!r}{nearest(profile, profiles)}")
+  if file is None:
+    config = configs.override(module.Config(), profiles[profile])
+  else:
+    config = read_config(module.Config, file)
+  return _refined(config, assignments, seed)
+
+
+def train_config(
+  preset: str | None,
+  data: str | None,
+  file: str | None,
+  assignments: Sequence[str],
+  seed: int | None,
+) -> Any:
+  """Returns the configuration of a training run: preset or file, data, assignments, seed."""
+  if bool(preset) == bool(file):
+    raise UserError("give a recipe by --preset=NAME (--list shows them) or --config=FILE.json")
+  from attn import configs, presets
+  from attn.training import TrainConfig
+
+  config = presets.get(preset) if preset else read_config(TrainConfig, str(file))
+  if data is not None:
+    config = configs.override(config, {"data.name": data})
+  return _refined(config, assignments, seed)
+
+
+def _refined(config: Any, assignments: Sequence[str], seed: int | None) -> Any:
+  from attn import configs
+
+  config = configs.assign(config, assignments)
+  return config if seed is None else configs.override(config, {"seed": seed})
+
+
+def read_config(cls: type, file: str) -> Any:
+  """Reads a saved configuration, strictly."""
+  from attn import configs
+
+  data = _read_json(pathlib.Path(file), "")
+  if data is None:
+    raise UserError(f"--config={file}: no such file")
+  try:
+    return configs.from_dict(cls, data)
+  except configs.ConfigError as error:
+    raise UserError(f"--config={file}: {error}") from None
+
+
+def digest(config: Any) -> str:
+  """Returns eight letters that name a configuration."""
+  from attn import configs
+
+  text = json.dumps(configs.to_dict(config), sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+# Workdirs.
+
+
+def refuse_another(workdir: pathlib.Path, config: Any) -> None:
+  """Refuses a workdir that holds a run of another configuration, or that cannot be written.
+
+  Raises:
+    UserError: with what differs, as path: saved -> asked.
+  """
+  from attn import configs
+
+  saved = _read_json(workdir / "config.json", "delete it, or give another --workdir")
+  different = [] if saved is None else configs.differences(saved, config)
+  if different:
+    told = [f"{path}: {old!r} -> {new!r}" for path, old, new in different[:_SHOWN_DIFFERENCES]]
+    more = len(different) - len(told)
+    told += [f"and {more} more"] if more > 0 else []
+    raise UserError(
+      f"{workdir} holds a run of another configuration ({'; '.join(told)}): give another"
+      " --workdir, or the settings of that run to resume it"
+    )
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=workdir):
+      pass
+  except OSError as error:
+    raise UserError(f"cannot write into {workdir}: {error.strerror}") from error
+
+
+def result(workdir: pathlib.Path, config: Any) -> dict[str, Any] | None:
+  """Returns what `result.json` says if it is there and of this configuration, else None."""
+  from attn import configs
+
+  found = _read_json(workdir / "result.json", "delete it, then the same command makes it anew")
+  same = found is not None and not configs.differences(found.get("config", {}), config)
+  return found if same else None
+
+
+def _read_json(path: pathlib.Path, advice: str) -> Any:
+  """Returns what a JSON file holds, or None where there is no such file."""
+  try:
+    return json.loads(path.read_text(encoding="utf-8"))
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except OSError as error:
+    raise UserError(f"cannot read {path}: {error.strerror}") from error
+  except ValueError:
+    raise UserError(f"{path} is no JSON: {advice or 'is it the right file?'}") from None
+
+
+def rows(table: Iterable[Sequence[str]]) -> str:
+  """Lays out rows of text in columns."""
+  table = [tuple(row) for row in table]
+  widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+  lines = ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in table]
+  return "\n".join(line.rstrip() for line in lines)
