@@ -1,0 +1,29 @@
+"""Attention before the Transformer: functional ops in JAX, and the models built from them.
+
+The ops come with `import attn`, which loads jax, numpy and jaxtyping only. Everything else is a
+subpackage to import by name: `attn.models`, `attn.training`, `attn.decoding`, `attn.data`.
+"""
+
+from attn.ops.attending import Attention, attend
+from attn.ops.contexts import context
+from attn.ops.saturation import entropy, jacobian_norm, max_weight
+from attn.ops.scores import additive, additive_projected, dot, project_keys, scaled_dot
+from attn.ops.weights import length_mask, softmax
+
+__version__ = '0.1.0'
+
+__all__ = [
+  'Attention',
+  'additive',
+  'additive_projected',
+  'attend',
+  'context',
+  'dot',
+  'entropy',
+  'jacobian_norm',
+  'length_mask',
+  'max_weight',
+  'project_keys',
+  'scaled_dot',
+  'softmax',
+]

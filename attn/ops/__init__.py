@@ -1,0 +1,1 @@
+"""Pure functions on arrays; `attn` exports all that is public."""

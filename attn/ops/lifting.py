@@ -1,0 +1,131 @@
+"""Lifts an op written for one query to any leading axes, as NumPy's generalized ufuncs are.
+
+`@lifted('(k),(s,k)->(s)')` stands above every op. It binds the arguments by name, checks dtypes and
+shapes against the signature, computes in at least float32, and hands the rest to `jnp.vectorize`.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+P = ParamSpec('P')
+R = TypeVar('R')
+
+
+def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+  """Decorates a function of one query: its positional parameters are arrays, the rest options.
+
+  A parameter `mask` is boolean and may be None: then its dimensions leave the signature. All other
+  arrays hold real numbers, and the result has the dtype that the floating ones promote to. Options
+  reach the function as they are. Arrays enter one compiled call untouched, because even a cast of a
+  NaN that is masked later would stop a program that runs under `jax_debug_nans`.
+  """
+  inputs, output = signature.split('->')
+  dims = [tuple(re.findall(r'\w+', core)) for core in re.findall(r'\((.*?)\)', inputs)]
+
+  def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    parameters = inspect.signature(function)
+    name = function.__name__
+
+    @functools.partial(jax.jit, inline=True)
+    def apply(arrays: Sequence[jax.Array | None], options: dict[str, Any]) -> Any:
+      present = [array for array in arrays if array is not None]
+      dtype = result_dtype(present)
+      wide = [array if array.dtype == bool else array.astype(widened(dtype)) for array in present]
+      cores = ','.join(f'({",".join(core)})' for core in dims[: len(present)])
+      core = functools.partial(function, **options)
+      return jnp.vectorize(core, signature=f'{cores}->{output}')(*wide).astype(dtype)
+
+    @functools.wraps(function)
+    def op(*args: P.args, **kwargs: P.kwargs) -> R:
+      bound = parameters.bind(*args, **kwargs)
+      bound.apply_defaults()
+      arrays = {
+        key: mask_array(name, value) if key == 'mask' else real_array(name, key, value)
+        for key, value in zip(parameters.parameters, bound.args, strict=False)
+      }
+      check_shapes(name, dims, arrays)
+      result: R = apply(tuple(arrays.values()), bound.kwargs)
+      return result
+
+    return op
+
+  return decorate
+
+
+def real_array(op: str, name: str, value: Any) -> jax.Array:
+  """Returns `value` as an array if it holds real numbers, or raises TypeError."""
+  array = _as_array(value)
+  if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)):
+    raise TypeError(f'{op}: {name} has dtype {array.dtype}, expected real numbers')
+  return array
+
+
+def mask_array(op: str, value: Any) -> jax.Array | None:
+  """Returns a mask as an array if it is boolean, None as None, or raises TypeError."""
+  if value is None:
+    return None
+  array = _as_array(value)
+  if array.dtype != bool:
+    raise TypeError(
+      f'{op}: mask has dtype {array.dtype}, expected bool (True where the query may attend)'
+    )
+  return array
+
+
+def _as_array(value: Any) -> jax.Array:
+  array: jax.Array = value if hasattr(value, 'dtype') else jnp.asarray(value)
+  return array
+
+
+def result_dtype(arrays: Sequence[jax.Array]) -> np.dtype:
+  """The dtype that the floating arrays promote to; float32 where there is none."""
+  floating = [array for array in arrays if jnp.issubdtype(array.dtype, jnp.floating)]
+  return jnp.result_type(*floating) if floating else np.dtype(np.float32)
+
+
+def widened(dtype: np.dtype) -> np.dtype:
+  """The dtype to compute in: 16-bit inputs would overflow, or lose the sum of a long row."""
+  return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
+
+
+def check_shapes(op: str, dims: Sequence[Sequence[str]], arrays: dict[str, Any]) -> tuple[int, ...]:
+  """Checks arrays against their core dimensions and returns the leading axes they broadcast to.
+
+  A dimension gets its size from the first array that has it. An array that is None is passed over.
+
+  Raises:
+    ValueError: one line with the argument, its shape and the one expected.
+  """
+  sizes: dict[str, tuple[int, str]] = {}
+  leading: tuple[int, ...] = ()
+  for (name, array), core in zip(arrays.items(), dims, strict=False):
+    if array is None:
+      continue
+    shape = tuple(array.shape)
+    split = len(shape) - len(core)
+    known = {dim: sizes[dim] for dim in core if dim in sizes}
+    actual = dict(zip(core, shape[split:], strict=False))
+    if split < 0 or any(actual[dim] != size for dim, (size, _) in known.items()):
+      expected = ', '.join(['...', *core])
+      sources = ', '.join(f'{dim} = {size} from {source}' for dim, (size, source) in known.items())
+      because = f' with {sources}' if sources else ''
+      raise ValueError(f'{op}: {name} has shape {shape}, expected ({expected}){because}')
+    try:
+      leading = np.broadcast_shapes(leading, shape[:split])
+    except ValueError:
+      # The usual cause: many queries against one set of keys, without an axis for the queries.
+      shared = 't' not in sizes and len(core) == 2 and core[0] == 's'
+      hint = f'; one for many queries is {name}[..., None, :, :]' if shared else ''
+      raise ValueError(
+        f'{op}: {name} has shape {shape}, expected leading axes that broadcast with {leading}{hint}'
+      ) from None
+    for dim, size in actual.items():
+      sizes.setdefault(dim, (size, f'{name} of shape {shape}'))
+  return leading
