@@ -238,7 +238,8 @@ def _admit(
 
 def _select(leaf: Float[Array, "b k ..."], beams: Int[Array, "b c"]) -> Float[Array, "b c ..."]:
   """Rows of whole beams: a gather of contiguous blocks, not of single numbers."""
-  return jax.vmap(lambda rows, index: rows.at[index].get(mode="promise_in_bounds"))(leaf, beams)
+  rows: Array = jax.vmap(lambda of, index: of.at[index].get(mode="promise_in_bounds"))(leaf, beams)
+  return rows
 
 
 def _trace_back(pool: _Pool, history: _History, pad: int) -> Hypotheses:
