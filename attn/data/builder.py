@@ -1,0 +1,58 @@
+"""What the project's TFDS builders share."""
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import tensorflow_datasets as tfds
+
+
+class PairsBuilder(tfds.core.GeneratorBasedBuilder):
+  """A data set of source and target texts; files must be `array_record`, which need no TensorFlow.
+
+  Attributes:
+    DESCRIPTION: what it is.
+    HOMEPAGE: where it comes from.
+    LICENSE: under what terms.
+    FEATURES: features besides `source` and `target`.
+  """
+
+  DESCRIPTION: ClassVar[str]
+  HOMEPAGE: ClassVar[str | None] = None
+  LICENSE: ClassVar[str | None] = None
+  FEATURES: ClassVar[dict[str, Any]] = {}
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    text = {"source": tfds.features.Text(), "target": tfds.features.Text()}
+    return _LocalInfo(
+      builder=self,
+      description=self.DESCRIPTION,
+      features=tfds.features.FeaturesDict({**text, **self.FEATURES}),
+      supervised_keys=("source", "target"),
+      homepage=self.HOMEPAGE,
+      license=self.LICENSE,
+    )
+
+
+class _LocalInfo(tfds.core.DatasetInfo):
+  """Information that no bucket holds."""
+
+  def initialize_from_bucket(self) -> None:
+    """Does nothing: TFDS would leave a temporary directory behind for each unprepared builder."""
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+  """Keeps TFDS from printing its bars, banners and warnings while it prepares."""
+  tfds.disable_progress_bar()
+  # TFDS logs through absl, whose logger is an ordinary one of this name.
+  logger = logging.getLogger("absl")
+  level = logger.level
+  logger.setLevel(logging.ERROR)
+  try:
+    with contextlib.redirect_stdout(io.StringIO()):
+      yield
+  finally:
+    logger.setLevel(level)

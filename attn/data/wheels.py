@@ -1,0 +1,89 @@
+"""Data that is had out of Python wheels: downloaded with pip, checked, never installed."""
+
+import hashlib
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from attn.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class Wheel:
+  """A wheel on the package index.
+
+  Attributes:
+    requirement: what pip is asked for, `name==version`.
+    file: the name of the wheel.
+    sha256: its digest, in hexadecimal.
+  """
+
+  requirement: str
+  file: str
+  sha256: str
+
+
+def fetch(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
+  """Returns the wheel's path in `folder`, downloaded unless it is there already.
+
+  pip downloads, so that whatever index the user has set up is used. The file appears under its
+  name only whole and checked; a file that somebody put there is checked in the same way. One
+  process at a time may fetch a wheel into a folder.
+
+  Raises:
+    DataError: the wheel cannot be had, or is not the one expected.
+  """
+  path = folder / wheel.file
+  if not path.exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix = f"incomplete.{wheel.file}."
+    for leftover in folder.glob(f"{prefix}*"):  # of a process that was killed
+      for file in leftover.iterdir():
+        file.unlink()
+      leftover.rmdir()
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder) as temporary:
+      downloaded = _download(wheel, pathlib.Path(temporary), folder)
+      if _sha256(downloaded) != wheel.sha256:
+        raise DataError(
+          f"the package index served a {wheel.file} whose SHA-256 is not {wheel.sha256}; put the"
+          f" right file into {folder.resolve()} and run the command again"
+        )
+      downloaded.rename(path)
+  elif _sha256(path) != wheel.sha256:
+    raise DataError(
+      f"{path} is damaged: its SHA-256 is not {wheel.sha256}; delete it and run the command again"
+    )
+  return path
+
+
+def _download(wheel: Wheel, temporary: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+  """Lets pip download the wheel into `temporary`; `folder` is where it is to end up."""
+  arguments = ["download", "--no-deps", "--only-binary=:all:"]
+  quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--retries=1"]
+  done = subprocess.run(
+    [sys.executable, "-m", "pip", *arguments, *quiet, f"--dest={temporary}", wheel.requirement],
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    errors="replace",
+    check=False,
+  )
+  downloaded = temporary / wheel.file
+  if done.returncode != 0 or not downloaded.exists():
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    # pip's last error sums up the ones before it, and warnings may follow it.
+    reasons = [line for line in lines if line.startswith("ERROR:")] or lines
+    reason = reasons[-1].removeprefix("ERROR: ") if reasons else f"no {wheel.file} came"
+    by_hand = shlex.join(["python", "-m", "pip", *arguments, wheel.requirement])
+    raise DataError(
+      f"cannot download {wheel.file} ({reason}); where there is a network run `{by_hand}`, put"
+      f" the file into {folder.resolve()} and run the command again"
+    )
+  return downloaded
+
+
+def _sha256(path: pathlib.Path) -> str:
+  return hashlib.sha256(path.read_bytes()).hexdigest()
