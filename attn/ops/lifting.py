@@ -61,6 +61,8 @@ def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def real_array(op: str, name: str, value: Any) -> jax.Array:
   """Returns `value` as an array if it holds real numbers, or raises TypeError."""
+  if value is None:
+    raise TypeError(f'{op}: {name} is None, expected real numbers')
   array = _as_array(value)
   if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)):
     raise TypeError(f'{op}: {name} has dtype {array.dtype}, expected real numbers')

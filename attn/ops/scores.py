@@ -192,4 +192,5 @@ def additive_projected(
     ...   print(attn.additive_projected(jnp.array([1., -1.]), projected, w_a, jnp.array([1., 2.])))
     [ 0.762 -1.528 -1.99 ]
   """
-  return jnp.vecdot(v_a, jnp.tanh(w_a @ query + projected))
+  # v_a stands on the right of its sum: on the left, XLA copies all of [..., s, n] to transpose it.
+  return jnp.tanh(w_a @ query + projected) @ v_a
