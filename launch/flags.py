@@ -97,7 +97,7 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
   "config": _text("config", "FILE.json: a saved configuration to start from"),
   "workdir": _text("workdir", "folder of the run"),
   "seed": _count("seed", 0, "the field `seed` of the configuration"),
-  "profile": _text("profile", "smoke, default or full (default: default)"),
+  "profile": _text("profile", "smoke, default or full"),
   "smoke": _switch("smoke", "short for --profile=smoke"),
   "list": _switch("list", "show what there is, and end"),
   "input": _text("input", "FILE of lines in UTF-8; - is standard input (default: -)"),

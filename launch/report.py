@@ -4,7 +4,8 @@ Example:
   python -m launch.report --workdir=results
 
 Reads the result of every experiment below the workdir and writes report/index.html and
-report/claims.json there. Experiments that have not run are shown as such.
+report/claims.json there. Experiments that have not run are shown as such. Of several results of one
+experiment it shows the newest of a profile; --profile=NAME shows that profile only.
 """
 
 import pathlib
@@ -13,7 +14,7 @@ from absl import flags as absl_flags
 
 from launch import flags
 
-FLAGS = flags.define("workdir")
+FLAGS = flags.define("workdir", "profile")
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -27,8 +28,8 @@ def main(values: absl_flags.FlagValues) -> int:
   from attn.report import page
   from experiments import claims
 
-  page.write(workdir, claims)
-  print(f"report: {workdir / 'report' / 'index.html'}")
+  path = page.write(workdir, claims.REGISTER, questions=claims.questions(), profile=values.profile)
+  print(f"report: {path}")
   return 0
 
 

@@ -82,7 +82,7 @@ def train_config(
 ) -> Any:
   """Returns the configuration of a training run: preset or file, data, assignments, seed."""
   if bool(preset) == bool(file):
-    raise UserError("give a recipe by --preset=NAME (--list shows them) or --config=FILE.json")
+    raise UserError("give one of --preset=NAME (launch.train --list) and --config=FILE.json")
   from attn import configs, presets
   from attn.training import TrainConfig
 
@@ -124,7 +124,7 @@ def digest(config: Any) -> str:
 
 
 def refuse_another(workdir: pathlib.Path, config: Any) -> None:
-  """Refuses a workdir that holds a run of another configuration, or that cannot be written.
+  """Refuses a workdir that holds a run of another configuration.
 
   Raises:
     UserError: with what differs, as path: saved -> asked.
@@ -141,12 +141,18 @@ def refuse_another(workdir: pathlib.Path, config: Any) -> None:
       f"{workdir} holds a run of another configuration ({'; '.join(told)}): give another"
       " --workdir, or the settings of that run to resume it"
     )
+
+
+def make_folder(workdir: pathlib.Path) -> None:
+  """Makes a folder, and refuses one that cannot be written into."""
   try:
     workdir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=workdir):
       pass
   except OSError as error:
-    raise UserError(f"cannot write into {workdir}: {error.strerror}") from error
+    raise UserError(
+      f"cannot write into {workdir}: {error.strerror}; give another --workdir"
+    ) from error
 
 
 def result(workdir: pathlib.Path, config: Any) -> dict[str, Any] | None:
@@ -156,6 +162,16 @@ def result(workdir: pathlib.Path, config: Any) -> dict[str, Any] | None:
   found = _read_json(workdir / "result.json", "delete it, then the same command makes it anew")
   same = found is not None and not configs.differences(found.get("config", {}), config)
   return found if same else None
+
+
+def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:
+  """Returns the scores on a split of the finished training run of this configuration, else None."""
+  found = _read_json(workdir / "evaluation" / f"{split}.json", "delete it")
+  if found is None or found["step"] != config.steps:
+    return None
+  refuse_another(workdir, config)
+  about = ("step", "seconds", "search")  # the rest are scores
+  return {name: value for name, value in found.items() if name not in about}
 
 
 def _read_json(path: pathlib.Path, advice: str) -> Any:

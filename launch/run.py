@@ -6,11 +6,12 @@ Examples:
   python -m launch.run --experiment=score_scale --set=seed=3 --workdir=results/mine
   python -m launch.run --experiment=all --profile=smoke --workdir=results
 
-A configuration is the experiment's own, changed by the profile (or replaced by --config), then by
-each --set, then by --seed. The results go to results/EXPERIMENT/PROFILE, those of a changed
-configuration to results/EXPERIMENT/custom-LETTERS; --workdir is another folder for one experiment,
-and another folder than results for several. Running a command again resumes it; what is finished
-is left as it is. Of several experiments, one that fails does not stop the others.
+A configuration is the experiment's own, changed by the profile (`default` unless --profile says
+otherwise) or replaced by --config, then changed by each --set, then by --seed. The results go to
+results/EXPERIMENT/PROFILE, those of a changed configuration to results/EXPERIMENT/custom-LETTERS;
+--workdir is another folder for one experiment, and another folder than results for several. Running
+a command again resumes it; what is finished is left as it is. Of several experiments, one that
+fails does not stop the others.
 """
 
 import pathlib
@@ -73,6 +74,7 @@ def run_one(
   resolve.refuse_another(workdir, config)
   result = resolve.result(workdir, config)
   if result is None:
+    resolve.make_folder(workdir)
     print(f"{name}: running in {workdir}", flush=True)
     module.run(config, workdir)
     result = resolve.result(workdir, config)

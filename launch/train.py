@@ -38,12 +38,16 @@ def main(values: absl_flags.FlagValues) -> int:
   catalog.levels(config.data.name)  # an unknown data set is refused before a folder is made
   workdir = pathlib.Path(values.workdir or default_workdir(values.preset, config.data.name))
   resolve.refuse_another(workdir, config)
+  resolve.make_folder(workdir)
   print(f"training in {workdir}", file=sys.stderr, flush=True)
   began = time.monotonic()
   trained = training.train(config, workdir)
   print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)
   if values.evaluate:
-    training.evaluate(workdir, values.evaluate)
+    scores = resolve.evaluation(workdir, config, values.evaluate)
+    if scores is None:
+      scores = training.evaluate(workdir, values.evaluate)
+    print("\n".join(f"{values.evaluate}  {name}: {value:.6g}" for name, value in scores.items()))
   return 0
 
 

@@ -44,7 +44,9 @@ def translator(workdir: pathlib.Path) -> Translator:
   """Returns the function from lines to translations that the model in `workdir` computes."""
   if not (workdir / "config.json").is_file():
     raise flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
-  from attn import decoding, training
+  from attn import training
+  from attn.data.vocabulary import UNK
+  from attn.decoding import translation
 
   try:
     trained = training.load(workdir)
@@ -53,16 +55,14 @@ def translator(workdir: pathlib.Path) -> Translator:
   model, search = trained.config.model, trained.config.search
 
   def translated(lines: list[str]) -> list[str]:
-    from attn.data.vocabulary import UNK
-
     sources = [trained.source.encode(line) for line in lines]
     unknown = sum(ids.count(UNK) for ids in sources)
     if unknown:
       _warn(f"{unknown} symbols of the input are none that the model was trained on")
-    found = decoding.translate(model, trained.params, sources, search)
-    if cut := sum(not translation.finished for translation in found):
+    found = translation.translate(model, trained.params, sources, search)
+    if cut := sum(not one.finished for one in found):
       _warn(f"{cut} translations were cut at the longest length allowed")
-    return [trained.target.decode(translation.tokens) for translation in found]
+    return [trained.target.decode(one.tokens) for one in found]
 
   return translated
 
