@@ -196,8 +196,9 @@ def explain(error: BaseException) -> str | None:
   for link in _chain(error):
     # Orbax and tensorstore put the system's words into errors of other types.
     if getattr(link, "errno", None) == errno.ENOSPC or "No space left on device" in str(link):
-      where = re.search(r"(/[^\s'\":\]]+)", str(getattr(link, "filename", None) or link))
-      place = f" ({where.group(1)})" if where else ""
+      found = re.search(r"/[^\s'\":\]]+", str(link))
+      where = getattr(link, "filename", None) or (found and found.group())
+      place = f" ({where})" if where else ""
       return f"no space left on the device{place}: free some, then the same command goes on"
     if isinstance(link, OSError) and link.errno in _MACHINE:
       place = f"{link.filename}: " if link.filename is not None else ""

@@ -145,7 +145,8 @@ def _training(values: absl_flags.FlagValues) -> Target:
 
 
 def _command(module: str, values: absl_flags.FlagValues, *words: str) -> tuple[str, ...]:
-  seed = [] if values.seed is None else [f"--seed={values.seed}"]
+  # Not --seed, which wins over every --set: a setting may have a seed of its own.
+  seed = [] if values.seed is None else [f"--set=seed={values.seed}"]
   common = [f"--set={assignment}" for assignment in values.set]
   return (sys.executable, "-m", module, *words, *common, *seed)
 

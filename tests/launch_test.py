@@ -1,0 +1,809 @@
+"""The command lines as they are typed, in a checkout with small experiments and recipes.
+
+The checkout's `attn` is the real one but for recipes and training, and it loads no jax, so that a
+process takes a tenth of a second.
+"""
+
+import ast
+import csv
+import errno
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from launch import executors, flags, resolve, sweep, translate
+
+ROOT = pathlib.Path(__file__).parents[1]
+COMMANDS = ("run", "prepare", "train", "translate", "sweep", "report")
+
+ATTN = f"""
+import pathlib
+__path__ = [str(pathlib.Path(__file__).parent), {str(ROOT / "attn")!r}]
+"""
+
+PRESETS = """
+import collections
+from attn import configs
+from attn.training import TrainConfig
+Row = collections.namedtuple("Row", "name paper follows parameters")
+def names():
+  return ("rnnsearch", "small")
+def get(name):
+  if name not in names():
+    raise configs.ConfigError(f"no preset {name!r}" + configs.nearest(name, names()))
+  return TrainConfig()
+def describe():
+  return (Row("rnnsearch", "Bahdanau 2015", "A.2.3", 80401000), Row("small", "nobody", "-", None))
+"""
+
+TRAINING = """
+import collections, dataclasses, json, pathlib
+from attn import configs
+@dataclasses.dataclass(frozen=True)
+class Data:
+  name: str = "g2p"
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+  data: Data = Data()
+  steps: int = 1000
+  seed: int = 0
+Trained = collections.namedtuple("Trained", "step")
+def train(config, folder):
+  (pathlib.Path(folder) / "config.json").write_text(json.dumps(configs.to_dict(config)))
+  return Trained(config.steps)
+def evaluate(workdir, split):
+  folder = pathlib.Path(workdir)
+  config = json.loads((folder / "config.json").read_text())
+  scores = {"word_error_rate": 0.25 + config["seed"]}
+  (folder / "evaluation").mkdir()
+  record = {**scores, "step": config["steps"], "seconds": 1.0, "search": {"beam": 5}}
+  (folder / "evaluation" / f"{split}.json").write_text(json.dumps(record))
+  return scores
+def load(workdir):
+  raise FileNotFoundError(f"{workdir} has no checkpoint yet")
+"""
+
+CATALOG = """
+from attn import configs
+from attn.data.errors import DataError
+def names():
+  return ("g2p", "reverse")
+def levels(name):
+  if name not in names():
+    raise DataError(f"there is no data set {name!r}" + configs.nearest(name, names()))
+def prepare(name, data_dir):
+  return f"{data_dir}/{name}"
+"""
+
+TINY = '''"""Does it run?
+
+More words.
+"""
+import dataclasses, errno, json, pathlib, time
+from attn import configs
+CLAIMS = ("7",)
+@dataclasses.dataclass(frozen=True)
+class Inner:
+  dims: tuple[int, ...] = (1, 2)
+@dataclasses.dataclass(frozen=True)
+class Config:
+  lr: float = 0.1
+  hidden: int = 64
+  dropout: float | None = None
+  name: str = "x"
+  inner: Inner = Inner()
+  seed: int = 0
+  fault: str = ""
+def profiles():
+  return {"smoke": {"hidden": 2}, "default": {}, "full": {"hidden": 4096}}
+def sweep_quick():
+  return [{"hidden": 3, "inner.dims": (1, 3)}, {"hidden": 5, "name": "two words"}]
+def run(config, workdir):
+  data = configs.to_dict(config)
+  (workdir / "config.json").write_text(json.dumps(data))
+  (workdir / "started").open("a").write("once ")
+  if config.fault == "bug":
+    raise ZeroDivisionError("nothing was there")
+  if config.fault == "full":
+    raise OSError(errno.ENOSPC, "No space left on device", str(workdir / "checkpoint"))
+  if config.fault == "full_in_words":
+    raise ValueError("tensorstore: [OS error 28: ENOSPC No space left on device]")
+  if config.fault == "wait":
+    time.sleep(60)
+  claim = {"number": "7", "verdict": "reproduced", "statement": "It runs.", "measured": "1 run"}
+  metrics = {"size": {"mean": config.hidden + config.seed / 10}, "loss": {"mean": None}}
+  result = {"config": data, "seconds": 1.25, "claims": [claim], "metrics": metrics}
+  (workdir / "result.json").write_text(json.dumps(result))
+'''
+
+BROKEN = '''"""Does it fail?"""
+from experiments.tiny import Config, profiles
+def run(config, workdir):
+  raise RuntimeError("broken on purpose")
+'''
+
+
+@pytest.fixture
+def checkout(tmp_path):
+  """A folder to run commands in."""
+  files = {
+    "attn/__init__.py": ATTN,
+    "attn/presets.py": PRESETS,
+    "attn/training/__init__.py": TRAINING,
+    "attn/data/__init__.py": "",
+    "attn/data/catalog.py": CATALOG,
+    "attn/data/errors.py": (ROOT / "attn/data/errors.py").read_text(encoding="utf-8"),
+    "attn/data/vocabulary.py": "UNK = 3\n",
+    "experiments/__init__.py": "",
+    "experiments/claims.py": '"""No experiment."""\n',
+    "experiments/tiny.py": TINY,
+    "experiments/broken.py": BROKEN,
+  }
+  for name, text in files.items():
+    path = tmp_path / "a checkout" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+  return tmp_path / "a checkout"
+
+
+def start(folder, command, *words, **options):
+  environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+  return subprocess.Popen(
+    [sys.executable, "-m", f"launch.{command}", *words],
+    cwd=folder,
+    env=environment,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    **options,
+  )
+
+
+def launch(folder, command, *words, given=None):
+  """Runs a command; returns its exit code and what it said on stdout and stderr."""
+  with start(folder, command, *words, stdin=subprocess.PIPE) as process:
+    out, err = process.communicate(given, timeout=60)
+  return process.returncode, out.decode(), err.decode()
+
+
+def complaint(folder, command, *words):
+  """Runs a command that must fail; returns the one line it says on stderr."""
+  code, _, err = launch(folder, command, *words)
+  assert code == 1, err
+  assert err.startswith(f"launch.{command}: ") and err.count("\n") == 1 and err.endswith("\n"), err
+  return err
+
+
+def config_of(workdir):
+  return json.loads((workdir / "result.json").read_text())["config"]
+
+
+def wait_for(condition):
+  deadline = time.monotonic() + 30
+  while not condition():
+    assert time.monotonic() < deadline, "it did not come"
+    time.sleep(0.02)
+
+
+# Help, and how little it loads.
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_loads_nothing(command):
+  program = (
+    "import runpy, sys\n"
+    f"sys.argv = ['x', '--help']\n"
+    "try:\n"
+    f"  runpy.run_module('launch.{command}', run_name='__main__')\n"
+    "except SystemExit as error:\n"
+    "  assert error.code == 0\n"
+    "print('MODULES', len(sys.modules), *sys.modules)\n"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+  )
+  text, _, modules = done.stdout.partition("MODULES ")
+  assert f"python -m launch.{command} --" in text
+  assert all(len(line) <= 100 for line in text.splitlines())
+  count, *names = modules.split()
+  heavy = {"jax", "numpy", "attn", "rich", "tensorflow_datasets", "grain", "matplotlib"}
+  assert not heavy & set(names)
+  assert int(count) < 250  # absl and its standard library; jax alone brings a thousand
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_in_the_help_parse(command):
+  path = ROOT / "launch" / f"{command}.py"
+  doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+  examples = re.findall(rf"python -m launch\.{command} (.*)", doc.replace("\\\n", ""))
+  assert examples
+  module = __import__(f"launch.{command}", fromlist=["FLAGS"])
+  for example in examples:
+    flags.parse(module.FLAGS, example.split())
+    module.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_is_in_the_help(command):
+  module = __import__(f"launch.{command}", fromlist=["FLAGS"])
+  text = flags.help_text(module.__doc__, module.FLAGS)
+  for name in module.FLAGS:
+    assert len(name) == 1 or f"  --{name}" in text
+
+
+def test_mistakes_are_told_before_jax_is_loaded(checkout):
+  (checkout / "attn/__init__.py").write_text("raise RuntimeError('attn was imported')")
+  assert "did you mean 'tiny'" in complaint(checkout, "run", "--experiment=tinny")
+  assert launch(checkout, "run", "--list")[:2] == (
+    0,
+    "broken  Does it fail?\ntiny    Does it run?\n",
+  )
+
+
+# CFG-01 and other flags.
+
+
+@pytest.mark.parametrize(
+  "words, told",
+  [
+    (["--smoke", "False"], "unexpected argument 'False' after --smoke: write --smoke=False"),
+    (["--nosmoke", "x"], "unexpected argument 'x'"),
+    (["--inner.dims", "False"], "unknown flag --inner.dims (a field is set by --set=inner.dims=F"),
+    (["--inner.dims", "False"], "unexpected argument 'False'"),
+    (["--inner.dims=3"], "(a field is set by --set=inner.dims=3)"),
+    (["tiny"], "unexpected argument 'tiny'"),
+    (["--", "tiny"], "unexpected argument 'tiny'"),
+    (["--worckdir=x"], "unknown flag --worckdir (did you mean 'workdir'?)"),
+    (["--seed=three"], "--seed=three"),
+    (["--seed=-1"], "--seed=-1"),
+    (["--smoke=maybe"], "--smoke=maybe"),
+    (["--workdir"], "Missing value for flag --workdir"),
+    (["--profile=fulll"], "no profile 'fulll' (did you mean 'full'"),
+    (["--smoke", "--profile=full"], "--smoke is --profile=smoke"),
+    (["--smoke", "--config=x.json"], "leave out the profile"),
+    (["--config=x.json"], "--config=x.json: no such file"),
+    (["--set=lrr=1"], "no field 'lrr' (did you mean 'lr'?)"),
+    (["--set=hidden"], "'hidden' is no assignment"),
+  ],
+)
+def test_wrong_flags(checkout, words, told):
+  assert told in complaint(checkout, "run", "--experiment=tiny", *words)
+  assert not (checkout / "results").exists()
+
+
+@pytest.mark.parametrize("word", ["--nosmoke", "--smoke=False", "--smoke=false"])
+def test_a_switch_can_be_off(checkout, word):
+  assert launch(checkout, "run", "--experiment=tiny", word)[0] == 0
+  assert config_of(checkout / "results/tiny/default")["hidden"] == 64
+
+
+def test_what_is_missing_is_named(checkout):
+  assert "--experiment=NAME is missing: there is broken, tiny" in complaint(checkout, "run")
+  assert "give one of --preset" in complaint(checkout, "train")
+  assert "--data=NAME is missing: there is g2p, reverse" in complaint(checkout, "prepare")
+  assert "--workdir=RUN is missing" in complaint(checkout, "translate")
+  assert "give one of --experiment" in complaint(checkout, "sweep")
+  assert "nothing to sweep" in complaint(checkout, "sweep", "--experiment=tiny")
+
+
+# CFG-02 through the command line.
+
+
+@pytest.mark.parametrize(
+  "typed, field, expected",
+  [
+    ("lr=1", "lr", 1.0),
+    ("dropout=.5", "dropout", 0.5),
+    ("dropout=None", "dropout", None),
+    ("inner.dims=3", "inner", {"dims": [3]}),
+    ("inner.dims=(3,4)", "inner", {"dims": [3, 4]}),
+  ],
+)
+def test_overrides_are_typed(checkout, typed, field, expected):
+  code, _, err = launch(checkout, "run", "--experiment=tiny", f"--set={typed}", "--workdir=w")
+  assert code == 0, err
+  value = config_of(checkout / "w")[field]
+  assert (value, type(value)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+  "typed, told",
+  [
+    ("hidden=64.0", "hidden must be an int, not 64.0"),
+    ("hidden=1e3", "hidden must be an int, not 1000.0"),
+    ("inner.dims=(3.5,4)", "inner.dims must be a tuple"),
+    ("lr=nan", "lr must be a float, not 'nan'"),
+  ],
+)
+def test_overrides_of_another_type_are_refused(checkout, typed, told):
+  assert told in complaint(checkout, "run", "--experiment=tiny", f"--set={typed}")
+
+
+# launch.run.
+
+
+def test_a_run_and_the_same_again(checkout):
+  code, out, err = launch(checkout, "run", "--experiment=tiny", "--smoke")
+  workdir = checkout / "results/tiny/smoke"
+  assert (code, err) == (0, "")
+  assert "tiny: finished in 1.2 s, in results/tiny/smoke" in out
+  assert re.search(r"7 +reproduced +It runs. Measured: 1 run", out)
+  assert config_of(workdir)["hidden"] == 2
+  code, out, _ = launch(checkout, "run", "--experiment=tiny", "--profile=smoke")
+  assert code == 0 and "was finished already" in out and "reproduced" in out
+  assert (workdir / "started").read_text() == "once "
+
+
+def test_profile_then_set_then_seed(checkout):
+  words = ("--experiment=tiny", "--smoke", "--set=hidden=8", "--set=seed=1", "--seed=2")
+  code, out, _ = launch(checkout, "run", *words)
+  (workdir,) = (checkout / "results/tiny").iterdir()
+  assert code == 0 and workdir.name.startswith("custom-")
+  assert (config_of(workdir)["hidden"], config_of(workdir)["seed"]) == (8, 2)
+  assert launch(checkout, "run", *words)[1].startswith("tiny: was finished already")
+
+
+def test_a_set_that_gives_a_profile_is_that_profile(checkout):
+  launch(checkout, "run", "--experiment=tiny", "--set=hidden=4096")
+  assert (checkout / "results/tiny/full/result.json").exists()
+
+
+def test_a_saved_configuration(checkout):
+  launch(checkout, "run", "--experiment=tiny", "--set=hidden=9", "--workdir=first")
+  words = ("--experiment=tiny", "--config=first/config.json", "--set=lr=2", "--workdir=second")
+  assert launch(checkout, "run", *words)[0] == 0
+  saved = config_of(checkout / "second")
+  assert (saved["hidden"], saved["lr"]) == (9, 2.0)
+  broken = checkout / "broken.json"
+  for text, told in (("{", "is no JSON"), ('{"lrr": 1}', "no field 'lrr' (did you mean 'lr'?)")):
+    broken.write_text(text)
+    assert told in complaint(checkout, "run", "--experiment=tiny", "--config=broken.json")
+
+
+def test_a_workdir_of_another_configuration(checkout):
+  launch(checkout, "run", "--experiment=tiny", "--workdir=w")
+  words = ("--experiment=tiny", "--workdir=w", "--set=hidden=65", "--set=inner.dims=3")
+  told = complaint(checkout, "run", *words)
+  assert "w holds a run of another configuration" in told
+  assert "hidden: 64 -> 65; inner.dims: [1, 2] -> [3]" in told
+  assert config_of(checkout / "w")["hidden"] == 64
+
+
+def test_a_broken_record_in_a_workdir(checkout):
+  for name in ("config.json", "result.json"):
+    launch(checkout, "run", "--experiment=tiny", "--workdir=w")
+    (checkout / "w" / name).write_text('{"lr": ')
+    assert f"w/{name} is no JSON" in complaint(checkout, "run", "--experiment=tiny", "--workdir=w")
+    (checkout / "w" / name).unlink()
+
+
+def test_a_workdir_that_cannot_be(checkout):
+  (checkout / "file").write_text("")
+  for workdir in ("file", "file/below", "/proc/attn"):
+    told = complaint(checkout, "run", "--experiment=tiny", f"--workdir={workdir}")
+    assert workdir in told and "--workdir" in told
+
+
+@pytest.mark.parametrize("fault", ["full", "full_in_words"])
+def test_a_full_disk(checkout, fault):
+  words = ("--experiment=tiny", f"--set=fault={fault}", "--workdir=w")
+  told = complaint(checkout, "run", *words)
+  assert "no space left on the device" in told
+  assert ("(w/checkpoint)" in told) == (fault == "full")
+
+
+def test_a_full_disk_under_standard_output(checkout):
+  with open("/dev/full", "wb") as full:
+    done = subprocess.run(
+      [sys.executable, "-m", "launch.run", "--list"],
+      cwd=checkout,
+      env={**os.environ, "PYTHONPATH": str(ROOT)},
+      stdout=full,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+  assert done.returncode != 0
+  assert done.stderr.startswith("launch.run: no space left on the device")
+  assert "Traceback" not in done.stderr
+
+
+def test_a_fault_of_the_program_shows_its_traceback(checkout):
+  code, _, err = launch(checkout, "run", "--experiment=tiny", "--set=fault=bug", "--workdir=w")
+  assert code == 1
+  assert "Traceback" in err and "ZeroDivisionError: nothing was there" in err
+
+
+def test_several_go_on_after_one_that_fails(checkout):
+  code, out, err = launch(checkout, "run", "--experiment=all", "--smoke", "--workdir=all here")
+  assert code == 1
+  assert "tiny: finished" in out
+  assert config_of(checkout / "all here/tiny/smoke")["hidden"] == 2
+  assert "Traceback" in err  # a RuntimeError is the program's
+  assert err.splitlines()[-1] == (
+    "launch.run: 1 of 2 failed: broken (RuntimeError: broken on purpose)"
+  )
+  code, out, _ = launch(checkout, "run", "--experiment=tiny,tiny", "--smoke")
+  assert code == 0 and out.count("finished") == 2
+  assert "no experiment 'tinny'" in complaint(checkout, "run", "--experiment=tiny,tinny")
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interruption(checkout, number, code):
+  process = start(checkout, "run", "--experiment=tiny", "--set=fault=wait", "--workdir=w")
+  wait_for((checkout / "w/started").exists)
+  process.send_signal(number)
+  _, err = process.communicate(timeout=30)
+  assert process.returncode == code
+  assert err.count(b"\n") == 1 and b"The same command resumes." in err
+
+
+def test_a_reader_that_has_seen_enough(checkout):
+  process = start(checkout, "run", "--list")
+  process.stdout.close()
+  assert process.wait(timeout=30) == 128 + signal.SIGPIPE
+  assert process.stderr.read() == b""
+  process.stderr.close()
+
+
+# launch.train and launch.prepare.
+
+
+def test_the_table_of_presets(checkout):
+  code, out, _ = launch(checkout, "train", "--list")
+  assert code == 0
+  assert re.search(r"^rnnsearch +Bahdanau 2015 +80,401,000 ", out, re.M)
+  assert re.search(r"^small +nobody +by the data ", out, re.M)
+
+
+def test_training(checkout):
+  words = ("--preset=rnnsearch", "--data=reverse", "--set=steps=5", "--seed=3", "--evaluate=test")
+  code, out, err = launch(checkout, "train", *words)
+  workdir = checkout / "runs/rnnsearch-reverse"
+  assert code == 0, err
+  assert "runs/rnnsearch-reverse: 5 steps" in out and "test  word_error_rate: 3.25" in out
+  saved = {"data": {"name": "reverse"}, "steps": 5, "seed": 3}
+  assert json.loads((workdir / "config.json").read_text()) == saved
+  # The stub cannot make its folder twice: the test split is not read again.
+  assert "test  word_error_rate: 3.25" in launch(checkout, "train", *words)[1]
+  told = complaint(checkout, "train", "--preset=rnnsearch", "--data=reverse")
+  assert "steps: 5 -> 1000; seed: 3 -> 0" in told
+
+
+@pytest.mark.parametrize(
+  "words, told",
+  [
+    (["--preset=rnsearch"], "no preset 'rnsearch' (did you mean 'rnnsearch'"),
+    (["--preset=small", "--data=revers"], "no data set 'revers' (did you mean 'reverse'"),
+    (["--preset=small", "--set=data.nam=x"], "no field 'data.nam' (did you mean 'data.name'"),
+    (["--preset=small", "--set=steps=1.5"], "steps must be an int, not 1.5"),
+    (["--preset=small", "--evaluate=train"], "--evaluate=train"),
+  ],
+)
+def test_training_of_what_there_is_not(checkout, words, told):
+  assert told in complaint(checkout, "train", *words)
+  assert not (checkout / "runs").exists()
+
+
+def test_preparing(checkout):
+  code, out, _ = launch(checkout, "prepare", "--data=g2p,reverse", "--data_dir=d")
+  assert code == 0
+  assert [line.partition(" after ")[0] for line in out.splitlines()] == [
+    "g2p: ready in d/g2p",
+    "reverse: ready in d/reverse",
+  ]
+  code, out, err = launch(checkout, "prepare", "--data=g2p,revers")
+  assert code == 1 and out == "" and "did you mean 'reverse'" in err
+
+
+# launch.translate.
+
+
+def upper(lines):
+  assert all(lines)
+  return [line.upper() for line in lines]
+
+
+def translated(data, answers=upper):
+  sink = io.BytesIO()
+  translate.translate(io.BufferedReader(io.BytesIO(data)), sink, answers)
+  return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+  "data, expected",
+  [
+    (b"", b""),
+    (b"a\n", b"A\n"),
+    (b"a", b"A\n"),
+    (b"\n\na\n\n", b"\n\nA\n\n"),
+    (b" \n", b" \n"),
+    ("a\rb\r\nc\x0bd\x0ce\x1cf\x85g\u2028h\n".encode(), "A\rB\r\nC\x0bD\x0cE\x1cF\x85G\u2028H\n"),
+    ("\u00e9t\u00e9\n".encode(), "\u00c9T\u00c9\n"),
+  ],
+)
+def test_one_line_in_one_line_out(data, expected):
+  expected = expected if isinstance(expected, bytes) else expected.encode()
+  assert translated(data) == expected
+
+
+def test_long_input_in_chunks():
+  sizes = []
+
+  def answers(lines):
+    sizes.append(len(lines))
+    return upper(lines)
+
+  lines = [b"word%d" % i + b"x" * (i % 211) for i in range(3001)] + [b"y" * 200_003]
+  assert translated(b"\n".join(lines), answers) == b"\n".join(lines).upper() + b"\n"
+  assert max(sizes) <= 1024 and sum(sizes) == 3002
+
+
+def test_text_that_is_not_utf8(capsys):
+  assert translated(b"a\nb\xff\nc\n") == "A\nB\ufffd\nC\n".encode()
+  assert capsys.readouterr().err == (
+    "launch.translate: line 2 is not UTF-8; what cannot be read is replaced\n"
+  )
+
+
+@pytest.mark.parametrize("answer", [[], ["a", "b"], ["a\nb"]])
+def test_a_model_that_answers_other_than_asked(answer):
+  with pytest.raises(RuntimeError, match="1 lines"):
+    translated(b"a\n", lambda lines: answer)
+
+
+def test_lines_are_answered_as_they_come():
+  read, write = os.pipe()
+  with open(read, "rb") as source, open(write, "wb", buffering=0) as asker:
+    asker.write(b"a\nb\nhalf")
+    chunks = translate.chunks(source)
+    assert next(chunks) == [b"a", b"b"]  # and does not wait for more
+    asker.write(b"way\n")
+    assert next(chunks) == [b"halfway"]
+
+
+def test_files_to_translate(checkout):
+  (checkout / "w").mkdir()
+  (checkout / "in").write_bytes(b"a\n")
+  for words, told in (
+    (["--input=none"], "cannot read --input=none"),
+    (["--input=in", "--output=./in"], "are the same file"),
+    (["--output=none/out"], "cannot write --output=none/out"),
+    (["--input=in", "--output=out"], "w holds no trained model"),
+  ):
+    assert told in complaint(checkout, "translate", "--workdir=w", *words)
+  (checkout / "w/config.json").write_text("{}")
+  (checkout / "attn/decoding").mkdir()
+  (checkout / "attn/decoding/__init__.py").write_text("translation = None")
+  told = complaint(checkout, "translate", "--workdir=w", "--input=in", "--output=out")
+  assert "w has no checkpoint yet" in told
+  assert sorted(path.name for path in checkout.iterdir()) == ["attn", "experiments", "in", "w"]
+
+
+# launch.sweep.
+
+
+def parsed(*words):
+  sweep.FLAGS.unparse_flags()
+  flags.parse(sweep.FLAGS, list(words))
+  return sweep.FLAGS
+
+
+@pytest.mark.parametrize(
+  "text, values",
+  [
+    ("a,b", ["a", "b"]),
+    ("1e-3, 3e-3", ["1e-3", "3e-3"]),
+    ("(1,2),(3,4)", ["(1,2)", "(3,4)"]),
+    ("'a,b',c", ["'a,b'", "c"]),
+    ("none", ["none"]),
+  ],
+)
+def test_values_of_an_axis(text, values):
+  assert [one["x"] for one in sweep.grid([f"x={text}"])] == values
+
+
+def test_a_grid_is_every_combination_in_order():
+  assert list(sweep.grid(["a=1,2", "b=x,y"])) == [
+    {"a": "1", "b": "x"},
+    {"a": "1", "b": "y"},
+    {"a": "2", "b": "x"},
+    {"a": "2", "b": "y"},
+  ]
+  assert list(sweep.grid([])) == [{}]
+  for axes in (["a"], ["a="], ["=1"], ["a=1", "a=2"]):
+    with pytest.raises(flags.UserError):
+      list(sweep.grid(axes))
+
+
+def test_names_of_runs_are_fit_for_folders_and_differ():
+  settings = [{}, {"a.b": "1"}, {"a": "x y"}, {"a": "x/y"}, {"a": "x" * 300}, {"a": "x" * 301}]
+  names = [sweep.run_name(setting) for setting in settings]
+  assert names[:2] == ["base", "a.b=1"]
+  assert len(set(names)) == len(names)
+  assert all(re.fullmatch(r"[\w.,=+-]{1,120}", name) for name in names)
+
+
+def test_a_dry_run_prints_commands_that_can_be_typed(checkout):
+  words = ("--experiment=tiny", "--sweep=quick", "--seeds=2", "--seed=7", "--set=lr=2", "--smoke")
+  code, out, err = launch(checkout, "sweep", *words, "--executor=dry_run")
+  assert (code, err) == (0, "")
+  lines = out.splitlines()
+  assert len(lines) == 4
+  assert [path.name for path in checkout.iterdir() if path.name == "results"] == []
+  for line in lines[1], lines[2]:
+    subprocess.run(
+      line, shell=True, check=True, cwd=checkout, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+  found = [config_of(path) for path in (checkout / "results/tiny/sweep-quick").iterdir()]
+  key = [(c["hidden"], c["inner"]["dims"], c["name"], c["seed"], c["lr"]) for c in found]
+  assert sorted(key) == [(3, [1, 3], "x", 8, 2.0), (5, [1, 2], "two words", 7, 2.0)]
+
+
+def test_a_sweep_with_one_failure_and_the_same_again(checkout):
+  words = ("--experiment=tiny", "--grid=fault='',bug", "--seeds=2", "--jobs=3", "--workdir=s")
+  code, out, err = launch(checkout, "sweep", *words)
+  assert code == 1
+  assert out.startswith("4 runs in s, 0 finished already\n")
+  assert [f"[{i}/4]" in out for i in range(1, 6)] == [True] * 4 + [False]
+  assert err.count("ZeroDivisionError: nothing was there") == 2
+  assert "launch.sweep: 2 of 4 runs failed; the same command runs only them" in err
+  with (checkout / "s/sweep.csv").open() as file:
+    table = list(csv.DictReader(file))
+  assert [(row["fault"], row["seed"], row["status"], row["size"]) for row in table] == [
+    ("''", "0", "finished", "64.0"),
+    ("''", "1", "finished", "64.1"),
+    ("bug", "0", "missing", ""),
+    ("bug", "1", "missing", ""),
+  ]
+  lines = [json.loads(line) for line in (checkout / "s/sweep.jsonl").read_text().splitlines()]
+  assert lines[1]["metrics"] == {"size": 64.1, "loss": None}
+  assert lines[1]["setting"] == {"fault": "''", "seed": "1"}
+  # The command told for one failure is that run.
+  alone = re.search(r"alone: (.*)", err).group(1)
+  again = subprocess.run(
+    alone,
+    shell=True,
+    cwd=checkout,
+    env={**os.environ, "PYTHONPATH": str(ROOT)},
+    capture_output=True,
+  )
+  assert b"ZeroDivisionError" in again.stderr
+  # Mended, only what is missing runs.
+  source = checkout / "experiments/tiny.py"
+  source.write_text(source.read_text().replace('"bug"', '"no longer"'))
+  code, out, err = launch(checkout, "sweep", *words)
+  assert (code, err) == (0, "")
+  assert out.startswith("4 runs in s, 2 finished already\n") and "[2/2]" in out
+  starts = {path.parent.name: path.read_text() for path in (checkout / "s").glob("*/started")}
+  assert sorted(starts.values()) == ["once ", "once ", "once once ", "once once once "]
+
+
+def test_a_sweep_of_a_recipe(checkout):
+  words = ("--preset=small", "--data=reverse", "--grid=steps=3,5", "--seeds=2")
+  code, out, err = launch(checkout, "sweep", *words)
+  assert (code, err) == (0, "")
+  with (checkout / "runs/small-reverse-sweep/sweep.csv").open() as file:
+    table = [(r["steps"], r["seed"], r["word_error_rate"]) for r in csv.DictReader(file)]
+  assert table == [("3", "0", "0.25"), ("3", "1", "1.25"), ("5", "0", "0.25"), ("5", "1", "1.25")]
+  assert "4 finished already" in launch(checkout, "sweep", *words)[1]
+
+
+@pytest.mark.parametrize(
+  "words, told",
+  [
+    (["--sweep=quik"], "tiny has no sweep 'quik' (did you mean 'quick'?)"),
+    (["--grid=hiden=1,2"], "no field 'hiden' (did you mean 'hidden'?)"),
+    (["--grid=hidden=1,2.5"], "hidden must be an int, not 2.5"),
+    (["--grid=hidden=1,1"], "two runs of the sweep have the same setting: hidden=1"),
+    (["--grid=hidden"], "--grid=hidden is no axis"),
+    (["--seeds=0"], "--seeds=0"),
+    (["--executor=slurmm"], "--executor=slurmm"),
+    (["--data=g2p", "--seeds=2"], "--data belongs to --preset"),
+    (["--preset=small", "--seeds=2"], "give one of --experiment"),
+  ],
+)
+def test_a_sweep_is_checked_before_it_starts(checkout, words, told):
+  assert told in complaint(checkout, "sweep", "--experiment=tiny", *words)
+  assert not (checkout / "results").exists()
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_sweep_leaves_no_process_and_resumes(checkout, number, code):
+  words = ("--experiment=tiny", "--grid=fault='',wait,wait2", "--jobs=2", "--workdir=s")
+  source = checkout / "experiments/tiny.py"
+  waits = source.read_text()
+  source.write_text(waits.replace('config.fault == "wait"', 'config.fault.startswith("wait")'))
+  process = start(checkout, "sweep", *words)
+  wait_for(lambda: len(list((checkout / "s").glob("fault=wait*/started"))) == 2)
+  children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+  assert len(children) == 2
+  process.send_signal(number)
+  _, err = process.communicate(timeout=30)
+  assert process.returncode == code
+  assert err.decode().count("\n") == 1 and b"The same command resumes." in err
+  assert not any(pathlib.Path(f"/proc/{child}").exists() for child in children)
+  assert "ended by SIGTERM" in (checkout / "s/logs/fault=wait.log").read_text()
+  source.write_text(waits.replace('config.fault == "wait"', "False"))
+  code, out, _ = launch(checkout, "sweep", *words)
+  assert code == 0 and out.startswith("3 runs in s, 1 finished already\n")
+
+
+# The local executor.
+
+
+def job(tmp_path, name, program):
+  return executors.Job(name, (sys.executable, "-c", program), tmp_path / f"{name}.log")
+
+
+def test_no_more_processes_than_slots(tmp_path):
+  program = (
+    "import os, pathlib, time\n"
+    f"folder = pathlib.Path({str(tmp_path)!r})\n"
+    "mark = folder / f'{os.getpid()}.running'\n"
+    "mark.touch(); print(len(list(folder.glob('*.running')))); time.sleep(0.2); mark.unlink()\n"
+  )
+  jobs = [job(tmp_path, f"job{i}", program) for i in range(5)]
+  outcomes = executors.local(jobs, 2)
+  assert [outcome.job for outcome in outcomes] == jobs
+  assert max(int(one.log.read_text()) for one in jobs) == 2
+
+
+def test_cores_are_shared_out(tmp_path, monkeypatch):
+  program = "import os; print(os.environ['NPROC'], os.environ['OMP_NUM_THREADS'])"
+  monkeypatch.delenv("NPROC", raising=False)
+  monkeypatch.setenv("OMP_NUM_THREADS", "5")  # what the user set stays
+  cores = len(os.sched_getaffinity(0))
+  jobs = [job(tmp_path, f"job{i}", program) for i in range(2)]
+  executors.local(jobs, 8)
+  for one in jobs:
+    assert one.log.read_text().split() == [str(max(1, cores // 2)), "5"]
+
+
+@pytest.mark.parametrize(
+  "program, told",
+  [
+    ("raise SystemExit('  last words\\n\\n')", "last words"),
+    ("raise SystemExit(3)", "exit code 3, nothing in its log"),
+    ("import os; print('so far', flush=True); os.kill(os.getpid(), 9)", "killed by SIGKILL after"),
+    ("print('fine')", ""),
+  ],
+)
+def test_the_last_line_of_a_failure(tmp_path, program, told):
+  (outcome,) = executors.local([job(tmp_path, "job", program)], 1)
+  assert outcome.error.startswith(told) and bool(outcome.error) == bool(told)
+
+
+# How errors are told.
+
+
+def test_explain():
+  full = OSError(errno.ENOSPC, "No space left on device", "/data/x")
+  try:
+    try:
+      raise full
+    except OSError as error:
+      raise RuntimeError("could not save") from error
+  except RuntimeError as error:
+    assert "no space left on the device (/data/x)" in flags.explain(error)
+  denied = PermissionError(errno.EACCES, "Permission denied", "/root/x")
+  assert flags.explain(denied) == "/root/x: Permission denied"
+  assert flags.explain(flags.UserError("a line")) == "a line"
+  assert flags.explain(ValueError("a bug")) is None
+  assert flags.explain(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
+
+
+def test_the_errors_of_the_library_exist():
+  for module, name in flags._USER_ERRORS:
+    assert issubclass(getattr(__import__(module, fromlist=[name]), name), Exception)
+
+
+def test_experiments_of_the_checkout_have_a_question():
+  for name, question in resolve.experiments().items():
+    assert question, name
