@@ -1,8 +1,8 @@
 """Figures for the report: one style, safe for colour-blind readers and for black-and-white print.
 
 Every figure has one message as its title, names its axes with units, and says its n and what its
-bands are. Series differ by colour, marker and dash at once. Nothing here touches the global state of
-matplotlib, so that importing it changes nobody's plots.
+bands are. Series differ by colour, marker and dash at once. Nothing here touches the global state
+of matplotlib, so that importing it changes nobody's plots.
 
     figure, (axes,) = figures.new('Scaling keeps the entropy at any width')
     figures.line(axes, widths, medians, low, high, label='q.k', series=0)
@@ -55,7 +55,7 @@ def new(
   width, height = size or (7.0 if columns == 1 else 10.0, 0.6 + 3.7 * rows)
   figure = Figure(figsize=(width, height), layout='constrained', facecolor='white')
   FigureCanvasAgg(figure)
-  wrapped = textwrap.fill(title, int(width * 72 / (_TITLE * 0.56)))
+  wrapped = textwrap.fill(title, int(width * 72 / (_TITLE * 0.64)))
   figure.suptitle(wrapped, fontsize=_TITLE, fontweight='bold', color=_INK, x=0.01, ha='left')
   if note:
     wrapped = textwrap.fill(note, int(width * 72 / (_NOTE * 0.5)))
@@ -105,7 +105,7 @@ def line(
     series: which colour, marker and dash; the same series has the same number in every panel.
   """
   k = series % len(COLOURS)
-  style = {'color': COLOURS[k], 'marker': MARKERS[k], 'linestyle': DASHES[k]}
+  style: dict[str, Any] = {'color': COLOURS[k], 'marker': MARKERS[k], 'linestyle': DASHES[k]}
   axes.plot(x, y, label=label, linewidth=1.8, markersize=5, **style)
   if low is not None and high is not None:
     axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.18, linewidth=0)
@@ -131,7 +131,7 @@ def bars(
   width = 0.8 / len(groups)
   for k, (label, values) in enumerate(groups.items()):
     at = np.arange(len(names)) + (k - (len(groups) - 1) / 2) * width
-    style = {'color': COLOURS[k % len(COLOURS)], 'hatch': HATCHES[k % len(HATCHES)]}
+    style: dict[str, Any] = {'color': COLOURS[k % len(COLOURS)], 'hatch': HATCHES[k % len(HATCHES)]}
     axes.bar(at, values, width * 0.92, label=label, edgecolor='white', linewidth=0, **style)
     tops = np.asarray(values, float)
     if errors and label in errors:
@@ -183,15 +183,15 @@ def heat_map(
     )
   image = axes.imshow(weights, cmap='Greys', vmin=0, vmax=1, aspect='equal', interpolation='none')
   axes.grid(False)
-  axes.spines[['top', 'right']].set_visible(True)
+  axes.spines[:].set(visible=True, color='#888888')
   crowded = max(len(source), len(target)) > 15
   size = 7.5 if crowded else _TICK
-  upright = max(map(len, source), default=0) <= (1 if crowded else 2)
+  upright = max(map(len, source), default=0) <= (1 if crowded else 3)
   axes.set_xticks(range(len(source)), source, fontsize=size, rotation=0 if upright else 90)
   axes.set_yticks(range(len(target)), target, fontsize=size)
   axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
   for s, t in links:
-    frame = {'fill': False, 'edgecolor': COLOURS[1], 'linewidth': 1.4}
+    frame: dict[str, Any] = {'fill': False, 'edgecolor': COLOURS[1], 'linewidth': 1.4}
     axes.add_patch(Rectangle((s - 0.46, t - 0.46), 0.92, 0.92, **frame))
   bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.02)
   bar.set_label('weight', fontsize=_NOTE)

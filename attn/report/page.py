@@ -1,0 +1,242 @@
+"""The report: one self-contained HTML page and `claims.json`, built from result files alone.
+
+Which result of an experiment is shown, where a folder holds several: the one that finished last
+among those of the profile that was asked for; without a profile, the one that finished last, a
+'custom' one (an override, a sweep's cell) only where there is no other. The rest is listed at the
+end of the page.
+"""
+
+import base64
+import collections
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from attn.report import results
+from attn.report.results import Claim, Metric, Result
+
+# The experiments whose first figure opens the page, in this order, as far as they were run.
+FINDINGS = ('bottleneck', 'score_scale', 'order_of_the_step', 'local_vs_global', 'worked_example')
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+  """The result files below a folder.
+
+  Attributes:
+    shown: the result of each experiment that the page shows, with its folder.
+    others: paths of the results that are not shown, relative to the folder, and their profiles.
+    problems: one line for each file that cannot be used.
+  """
+
+  shown: dict[str, tuple[Result, pathlib.Path]]
+  others: tuple[str, ...]
+  problems: tuple[str, ...]
+
+
+def collect(workdir: str | os.PathLike[str], profile: str | None = None) -> Collection:
+  """Reads every `result.json` below a folder and chooses one an experiment.
+
+  Args:
+    workdir: the folder with all results.
+    profile: show results of this profile only; None for the rule of this module's docstring.
+
+  Returns:
+    What was found. A file that is broken is a line in `problems`, never an exception.
+  """
+  root = pathlib.Path(workdir)
+  found: dict[str, list[tuple[bool, str, str, Result]]] = collections.defaultdict(list)
+  problems = []
+  for path in sorted(root.rglob(results.RESULT_FILE)):
+    name = path.relative_to(root).as_posix()
+    try:
+      result = results.read(path)
+    except results.ResultError as error:
+      problems.append(str(error).replace(str(path), name))
+      continue
+    finished = str(result.environment.get('finished', ''))
+    named = result.profile == profile if profile else result.profile != 'custom'
+    found[result.experiment].append((named, finished, name, result))
+  if not found:
+    problems.append('no result.json of any experiment was found; run one with launch.run')
+  shown, others = {}, []
+  for experiment, candidates in sorted(found.items()):
+    ranked = sorted(candidates, key=lambda candidate: candidate[:3], reverse=True)
+    if profile and not ranked[0][0]:
+      problems.append(f'{experiment}: no result of the profile {profile}')
+    else:
+      _, _, name, result = ranked.pop(0)
+      shown[experiment] = (result, (root / name).parent)
+    others += [f'{name} ({result.profile})' for _, _, name, result in ranked]
+  return Collection(shown, tuple(others), tuple(problems))
+
+
+def settle(register: Sequence[Claim], shown: Iterable[Result]) -> tuple[Claim, ...]:
+  """The register with the verdicts of the results; the rest stays as it is and says why."""
+  by_experiment = {result.experiment: result for result in shown}
+  settled = []
+  for claim in register:
+    result = by_experiment.get(claim.experiment or '')
+    judged = [c for c in result.claims if c.number == claim.number] if result else []
+    if judged:
+      # Wording and owner are the register's: a result may be older than its last edit.
+      names = ('measured', 'interval', 'verdict', 'why')
+      changes = {name: getattr(judged[0], name) for name in names}
+      claim = dataclasses.replace(claim, **changes)
+    elif claim.verdict == results.NOT_RUN:
+      why = f'The result of {claim.experiment} does not judge it.' if result else (
+        f'No result of {claim.experiment} was found.'
+      )  # fmt: skip
+      claim = dataclasses.replace(claim, why=why)
+    settled.append(claim)
+  return tuple(settled)
+
+
+def write(
+  workdir: str | os.PathLike[str],
+  register: Sequence[Claim],
+  *,
+  questions: Mapping[str, str] | None = None,
+  profile: str | None = None,
+) -> pathlib.Path:
+  """Writes `report/index.html` and `report/claims.json` below `workdir`.
+
+  Args:
+    workdir: the folder with the results; they may lie at any depth below it.
+    register: every claim of the chapter, as `experiments.claims.REGISTER`.
+    questions: experiment to the question it asks, as `experiments.claims.questions()` reads them.
+    profile: show results of this profile only.
+
+  Returns:
+    The path of the page.
+  """
+  root = pathlib.Path(workdir)
+  found = collect(root, profile)
+  claims = settle(register, (result for result, _ in found.shown.values()))
+  sections = [
+    _section(result, folder, claims, (questions or {}).get(name, ''))
+    for name, (result, folder) in sorted(found.shown.items(), key=lambda item: _order(item[0]))
+  ]
+  missing = [f'{section["name"]}: {line}' for section in sections for line in section['missing']]
+  page = _template().render(
+    findings=[section for section in sections if section['figures'] and section['finding']],
+    verdicts=results.VERDICTS,
+    counts=_counts(claims),
+    claims=claims,
+    sections=sections,
+    absent=_absent(register, found.shown),
+    others=found.others,
+    problems=[*found.problems, *missing],
+  )
+  results.write_text(root / 'report' / 'claims.json', results.to_json(list(claims)))
+  results.write_text(root / 'report' / 'index.html', page)
+  return root / 'report' / 'index.html'
+
+
+def _template() -> jinja2.Template:
+  environment = jinja2.Environment(
+    loader=jinja2.PackageLoader('attn.report', '.'),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+  )
+  environment.filters.update(
+    number=number, interval=interval, metric=metric, duration=duration, slug=_slug
+  )
+  return environment.get_template('page.html.jinja')
+
+
+def _order(experiment: str) -> tuple[int, str]:
+  place = FINDINGS.index(experiment) if experiment in FINDINGS else len(FINDINGS)
+  return place, experiment
+
+
+def _slug(text: str) -> str:
+  return text.replace(' ', '-')
+
+
+def _section(
+  result: Result, folder: pathlib.Path, claims: Sequence[Claim], question: str
+) -> dict[str, Any]:
+  """What the template needs to know of one experiment."""
+  figures, missing = [], []
+  for path, figure in result.figures.items():
+    try:
+      data = (folder / path).read_bytes()
+    except OSError:
+      missing.append(f'figure {path} is missing; run the experiment again')
+      continue
+    inlined = 'data:image/svg+xml;base64,' + base64.b64encode(data).decode()
+    figures.append({'title': figure.title, 'caption': figure.caption, 'data': inlined})
+  judged = {claim.number for claim in result.claims}
+  return {
+    'name': result.experiment,
+    'finding': result.experiment in FINDINGS,
+    'result': result,
+    'question': question,
+    'figures': figures,
+    'missing': missing,
+    'claims': [c for c in claims if c.experiment == result.experiment and c.number in judged],
+    'conditions': _flat(result.config),
+  }
+
+
+def _flat(config: Mapping[str, Any], prefix: str = '') -> list[tuple[str, Any]]:
+  """Dotted path and value of every leaf of a configuration."""
+  leaves: list[tuple[str, Any]] = []
+  for name, value in config.items():
+    leaves += _flat(value, f'{prefix}{name}.') if isinstance(value, dict) else [
+      (prefix + name, value)
+    ]  # fmt: skip
+  return leaves
+
+
+def _counts(claims: Sequence[Claim]) -> list[tuple[str, list[int]]]:
+  """A row a kind and one for all: how many claims have each verdict, and how many there are."""
+  rows = []
+  for kind in (*results.KINDS, 'all'):
+    of_kind = [claim.verdict for claim in claims if kind in (claim.kind, 'all')]
+    rows.append((kind, [of_kind.count(verdict) for verdict in results.VERDICTS] + [len(of_kind)]))
+  return rows
+
+
+def _absent(register: Sequence[Claim], shown: Mapping[str, Any]) -> list[tuple[str, str]]:
+  """Experiments without a result, and the numbers of the claims that wait for them."""
+  waiting: dict[str, list[str]] = collections.defaultdict(list)
+  for claim in register:
+    if claim.experiment and claim.experiment not in shown and claim.verdict == results.NOT_RUN:
+      waiting[claim.experiment].append(claim.number)
+  return [(name, ', '.join(numbers)) for name, numbers in sorted(waiting.items())]
+
+
+def number(value: float | None) -> str:
+  """Four significant digits; a dash for what is not known."""
+  if value is None:
+    return '\N{EN DASH}'
+  if isinstance(value, int) or value == int(value) and abs(value) < 1e6:
+    return f'{int(value):,}'
+  small = abs(value) < 1e-3
+  return f'{value:.2e}' if small or abs(value) >= 1e6 else f'{value:,.4g}'
+
+
+def interval(ends: tuple[float | None, float | None] | None) -> str:
+  """An interval as [low, high], or nothing."""
+  return '' if ends is None else f'[{number(ends[0])}, {number(ends[1])}]'
+
+
+def metric(value: Metric) -> str:
+  """The interval of a metric, or nothing where it has none."""
+  return '' if value.low is None and value.high is None else interval((value.low, value.high))
+
+
+def duration(seconds: float) -> str:
+  """Wall time as people say it."""
+  if seconds < 60:
+    return f'{seconds:.1f} s'
+  minutes, rest = divmod(round(seconds), 60)
+  return f'{minutes} min {rest} s' if minutes < 60 else f'{minutes // 60} h {minutes % 60} min'
