@@ -190,12 +190,13 @@ def _failures(name: str, root: pathlib.Path) -> Iterator[None]:
   except DataError:
     raise
   except (OSError, RuntimeError) as error:
-    text = _first_line(error)
-    # The record writer is C++ and reports a full disk as text alone.
-    full = getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in text
-    advice = "make room there" if full else "make it a folder that can be written to"
+    reason = error.strerror if isinstance(error, OSError) else None
+    reason, full = reason or _first_line(error), os.strerror(errno.ENOSPC)
+    advice = "make it a folder that can be written to"
+    if full in reason:  # the record writer says so too, in C++ and at length
+      reason, advice = full, "make room there"
     raise DataError(
-      f"cannot prepare {name!r} in {root.resolve()} ({text}); {advice}, or choose another data"
+      f"cannot prepare {name!r} in {root.resolve()} ({reason}); {advice}, or choose another data"
       " directory, and run the command again"
     ) from error
 

@@ -215,12 +215,8 @@ class _Epochs:
   """The plan of each epoch, from the seed alone."""
 
   def __init__(self, store: TokenStore, batch_size: int, edges: tuple[int, ...], seed: int) -> None:
-    self._lengths, self._batch_size, self._edges, self._seed = (
-      store.lengths,
-      batch_size,
-      edges,
-      seed,
-    )
+    self._lengths, self._seed = store.lengths, seed
+    self._batch_size, self._edges = batch_size, edges
     self._kept = np.flatnonzero(self._lengths <= edges[-1])
     if not len(self._kept):
       raise ValueError(

@@ -1,6 +1,8 @@
 """Data that is had out of Python wheels: downloaded with pip, checked, never installed."""
 
+import errno
 import hashlib
+import os
 import pathlib
 import shlex
 import subprocess
@@ -35,6 +37,7 @@ def fetch(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
 
   Raises:
     DataError: the wheel cannot be had, or is not the one expected.
+    OSError: the folder cannot be written to, or the disk is full.
   """
   path = folder / wheel.file
   if not path.exists():
@@ -73,16 +76,25 @@ def _download(wheel: Wheel, temporary: pathlib.Path, folder: pathlib.Path) -> pa
   )
   downloaded = temporary / wheel.file
   if done.returncode != 0 or not downloaded.exists():
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    # pip's last error sums up the ones before it, and warnings may follow it.
-    reasons = [line for line in lines if line.startswith("ERROR:")] or lines
-    reason = reasons[-1].removeprefix("ERROR: ") if reasons else f"no {wheel.file} came"
+    if os.strerror(errno.ENOSPC) in done.stderr:
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     by_hand = shlex.join(["python", "-m", "pip", *arguments, wheel.requirement])
     raise DataError(
-      f"cannot download {wheel.file} ({reason}); where there is a network run `{by_hand}`, put"
-      f" the file into {folder.resolve()} and run the command again"
+      f"cannot download {wheel.file} ({_reason(done.stderr)}); where there is a network run"
+      f" `{by_hand}`, put the file into {folder.resolve()} and run the command again"
     )
   return downloaded
+
+
+def _reason(stderr: str) -> str:
+  """Returns why pip failed, out of what it wrote."""
+  lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+  if any("connection broken" in line for line in lines):
+    return "the package index cannot be reached"  # pip ends with "no matching distribution"
+  errors = [line for line in lines if line.startswith("ERROR:")]
+  if not errors or errors[-1].endswith("Exception:"):  # a traceback, whose last line counts
+    errors = lines
+  return errors[-1].removeprefix("ERROR: ") if errors else "pip does not say why"
 
 
 def _sha256(path: pathlib.Path) -> str:
