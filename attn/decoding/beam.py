@@ -171,8 +171,9 @@ def _advance(
 
   length = now.time + 1
   at_limit = (length >= limits)[:, None]
-  first = _Candidates(*(field[:, :beam] for field in ranked))
-  finished = first._replace(log_probs=jnp.where(ends[:, :beam], first.log_probs, -jnp.inf))
+  # By a mask: XLA for CPU sorts the whole vocabulary where what top_k returns is sliced again.
+  may_end = ends & (jnp.arange(ends.shape[1]) < beam)
+  finished = ranked._replace(log_probs=jnp.where(may_end, ranked.log_probs, -jnp.inf))
   cut = survivors._replace(log_probs=jnp.where(at_limit, survivors.log_probs, -jnp.inf))
   pool = _admit(now.pool, finished, cut, length, powers[length])
 
