@@ -69,21 +69,31 @@ class Reverse(PairsBuilder):
 
 
 def draw(config: ReverseConfig) -> dict[str, list[tuple[str, ...]]]:
-  """Returns the sources of each split."""
+  """Returns the sources of each split.
+
+  Raises:
+    ValueError: there are too few different sources to hold some out.
+  """
+  held_out_each = (config.dev + config.test) / (config.longest - config.shortest + 1)
+  if 2 * held_out_each > config.symbols**config.shortest:
+    raise ValueError(
+      f"{config.symbols} symbols make too few sources of length {config.shortest} to hold out"
+      f" {held_out_each:.0f}"
+    )
   # The old generator, because NumPy promises that its stream never changes.
   random = np.random.RandomState(config.seed)
   letters = np.array(list(_LETTERS[: config.symbols]))
-
-  def source() -> tuple[str, ...]:
-    length = random.randint(config.shortest, config.longest + 1)
-    return tuple(letters[random.randint(config.symbols, size=length)].tolist())
-
   held_out: dict[tuple[str, ...], None] = {}
-  while len(held_out) < config.test + config.dev:
-    held_out[source()] = None
-  train: list[tuple[str, ...]] = []
-  while len(train) < config.train:
-    if (drawn := source()) not in held_out:
-      train.append(drawn)
-  rest = list(held_out)
-  return {"train": train, "dev": rest[config.test :], "test": rest[: config.test]}
+
+  def new_source() -> tuple[str, ...]:
+    """A source not held out. The length stays while symbols are drawn again: all as likely."""
+    length = random.randint(config.shortest, config.longest + 1)
+    while True:
+      source = tuple(letters[random.randint(config.symbols, size=length)].tolist())
+      if source not in held_out:
+        return source
+
+  for _ in range(config.test + config.dev):
+    held_out[new_source()] = None
+  test, dev = list(held_out)[: config.test], list(held_out)[config.test :]
+  return {"train": [new_source() for _ in range(config.train)], "dev": dev, "test": test}
