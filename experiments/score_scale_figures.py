@@ -10,7 +10,7 @@ from attn.report import figures, results
 if TYPE_CHECKING:
   from experiments.score_scale import Config, Measured
 
-GRADIENTS = ('jacobian', 'gradient to query', 'gradient to keys')
+GRADIENTS = ('Jacobian of the softmax', 'gradient to query', 'gradient to keys')
 
 
 def gradients(config: 'Config', measured: 'Measured', verdict: results.Verdict) -> Figure:

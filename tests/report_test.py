@@ -1,13 +1,14 @@
-"""Result files, the recorder, the register of claims, and the page."""
+"""Result files, the recorder, the register of claims, and the figures."""
 
 import dataclasses
 import importlib
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
-from attn.report import provenance, recorder, results
+from attn.report import figures, provenance, recorder, results
 from experiments import claims
 
 
@@ -176,3 +177,50 @@ def test_experiments_own_the_claims_they_judge():
     for number in module.CLAIMS:
       assert claims.BY_NUMBER[number].experiment == path.stem, number
     assert claims.questions()[path.stem], path
+
+
+def test_a_heat_map_needs_labels_for_every_row_and_column():
+  _, (axes,) = figures.new('Map', size=figures.heat_map_size(3, 2))
+  with pytest.raises(ValueError, match=r'shape \(2, 3\), the labels want \(3, 2\)'):
+    figures.heat_map(axes, np.zeros((2, 3)), ['a', 'b'], ['x', 'y', 'z'])
+  figures.heat_map(axes, np.eye(2, 3), ['a', 'b', 'c'], ['x', 'y'], links=[(0, 0)], title='word')
+  assert [label.get_text() for label in axes.get_xticklabels()] == ['a', 'b', 'c']
+  assert [label.get_text() for label in axes.get_yticklabels()] == ['x', 'y']
+
+
+@pytest.mark.parametrize('size', [1, 7, 30])
+def test_labels_of_a_heat_map_do_not_overlap(size):
+  drawing, (axes,) = figures.new('Attention in order', size=figures.heat_map_size(size, size))
+  names = ['AH0', 'B', 'NG', 'ZH', 'EY1'] * 6
+  figures.heat_map(axes, np.eye(size), names[:size], names[:size])
+  drawing.canvas.draw()
+  for labels, side in ((axes.get_xticklabels(), 'x'), (axes.get_yticklabels(), 'y')):
+    assert all(label.get_fontsize() >= 7 for label in labels)
+    boxes = [label.get_window_extent() for label in labels]
+    ends = sorted((getattr(box, f'{side}0'), getattr(box, f'{side}1')) for box in boxes)
+    assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+
+
+def test_figures_are_the_same_bytes_and_leave_matplotlib_alone(tmp_path):
+  import matplotlib
+
+  before = dict(matplotlib.rcParams)
+  for name in ('a', 'b'):
+    drawing, (axes,) = figures.new('Bars', note='n = 3')
+    figures.bars(axes, ['x', 'y'], {'q': [1, 2], 'k': [2, 1]}, errors={'q': ([0, 1], [2, 3])})
+    figures.axes_text(axes, x='position', y='weight')
+    figures.save(drawing, tmp_path / name)
+  for ending in ('.svg', '.png'):
+    assert (tmp_path / f'a{ending}').read_bytes() == (tmp_path / f'b{ending}').read_bytes()
+  assert dict(matplotlib.rcParams) == before
+
+
+def test_the_recorder_keeps_the_message_of_a_figure(tmp_path):
+  run = recorder.Recorder('toy', Config(), PROFILES, tmp_path, seeds=(0,))
+  message = 'A message that is long enough to be wrapped over lines, which has to be undone again'
+  drawing, _ = figures.new(message)
+  assert '\n' in drawing.get_suptitle()
+  run.figure('first', drawing, caption='n = 7.')
+  result = run.finish(metrics={}, claims=())
+  assert result.figures == {'figures/first.svg': results.Figure(message, 'n = 7.')}
+  assert (tmp_path / 'figures' / 'first.png').exists()

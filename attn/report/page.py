@@ -20,7 +20,7 @@ from attn.report import results
 from attn.report.results import Claim, Metric, Result
 
 # The experiments whose first figure opens the page, in this order, as far as they were run.
-FINDINGS = ('bottleneck', 'score_scale', 'order_of_the_step', 'local_vs_global', 'worked_example')
+FINDINGS = ('bottleneck', 'score_scale', 'order_of_the_step', 'local_vs_global')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,13 +215,15 @@ def _absent(register: Sequence[Claim], shown: Mapping[str, Any]) -> list[tuple[s
 
 
 def number(value: float | None) -> str:
-  """Four significant digits; a dash for what is not known."""
+  """Four significant digits, or one decimal above a thousand; a dash for what is not known."""
   if value is None:
     return '\N{EN DASH}'
-  if isinstance(value, int) or value == int(value) and abs(value) < 1e6:
+  size = abs(value)
+  if size < 1e15 and value == int(value):
     return f'{int(value):,}'
-  small = abs(value) < 1e-3
-  return f'{value:.2e}' if small or abs(value) >= 1e6 else f'{value:,.4g}'
+  if size >= 1e6 or size < 1e-3:
+    return f'{value:.2e}'
+  return f'{value:,.1f}' if size >= 1000 else f'{value:#.4g}'
 
 
 def interval(ends: tuple[float | None, float | None] | None) -> str:
