@@ -42,6 +42,7 @@ test-all: setup  ## run all tests
 
 lint: setup  ## check the style (ruff)
 	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m ruff format --check .
 
 types: setup  ## check the types of attn (mypy)
 	@$(VENV_PYTHON) -m mypy

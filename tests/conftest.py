@@ -6,12 +6,12 @@ import hypothesis
 
 # OpenBLAS reads it when it is loaded. Its threads fight over busy cores: an orthogonal
 # initialiser then takes seconds, at random. Processes that tests start inherit all of this.
-os.environ['OPENBLAS_NUM_THREADS'] = '1'
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 # The tolerances of the tests are for full float32 products, which GPUs and TPUs do not default to.
-os.environ['JAX_DEFAULT_MATMUL_PRECISION'] = 'highest'
+os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
 # Figures are drawn without a screen.
-os.environ['MPLBACKEND'] = 'agg'
+os.environ["MPLBACKEND"] = "agg"
 
 # A first call compiles, which no deadline allows for. CI tries the same examples every time.
-hypothesis.settings.register_profile('attn', deadline=None, derandomize='CI' in os.environ)
-hypothesis.settings.load_profile('attn')
+hypothesis.settings.register_profile("attn", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("attn")

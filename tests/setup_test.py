@@ -16,68 +16,68 @@ ROOT = pathlib.Path(__file__).parents[1]
 @pytest.fixture
 def checkout(tmp_path: pathlib.Path) -> pathlib.Path:
   """What set-up reads, under a path with a space in it."""
-  folder = tmp_path / 'a checkout'
-  (folder / 'tools').mkdir(parents=True)
-  for name in ('Makefile', 'tools/make_venv.sh', 'setup.cfg', 'pyproject.toml', 'constraints.txt'):
+  folder = tmp_path / "a checkout"
+  (folder / "tools").mkdir(parents=True)
+  for name in ("Makefile", "tools/make_venv.sh", "setup.cfg", "pyproject.toml", "constraints.txt"):
     shutil.copy(ROOT / name, folder / name)
   return folder
 
 
 def make(folder: pathlib.Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
   # The make that runs these tests must not hand on its own flags.
-  inherited = {k: v for k, v in os.environ.items() if not k.startswith(('MAKE', 'MFLAGS'))}
+  inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
   return subprocess.run(
-    ['make', *words], cwd=folder, env=inherited | environment, capture_output=True, text=True
+    ["make", *words], cwd=folder, env=inherited | environment, capture_output=True, text=True
   )
 
 
 def complaint(ran: subprocess.CompletedProcess[str]) -> str:
   """The one line on stderr, apart from make's own last word."""
   assert ran.returncode != 0
-  lines = [line for line in ran.stderr.splitlines() if not line.startswith('make')]
+  lines = [line for line in ran.stderr.splitlines() if not line.startswith("make")]
   assert len(lines) == 1, ran.stderr
   return lines[0]
 
 
 def script(path: pathlib.Path, text: str) -> pathlib.Path:
-  path.write_text(f'#!/bin/sh\n{text}\n', encoding='utf-8')
+  path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
   path.chmod(path.stat().st_mode | stat.S_IXUSR)
   return path
 
 
 def test_help_is_the_default_and_lists_every_target(checkout: pathlib.Path) -> None:
-  text = (checkout / 'Makefile').read_text(encoding='utf-8')
-  targets = re.search(r'^\.PHONY: (.*)$', text, re.M).group(1).split()
+  text = (checkout / "Makefile").read_text(encoding="utf-8")
+  targets = re.search(r"^\.PHONY: (.*)$", text, re.M).group(1).split()
   listed = make(checkout)
   assert [line.split()[1] for line in listed.stdout.splitlines()] == targets
-  assert listed.stdout == make(checkout, 'help').stdout
+  assert listed.stdout == make(checkout, "help").stdout
   assert listed.returncode == 0
 
 
 def test_unknown_profile(checkout: pathlib.Path) -> None:
-  assert 'smoke, default or full' in complaint(make(checkout, 'reproduce', 'PROFILE=fast'))
-  assert not (checkout / '.venv').exists()
+  assert "smoke, default or full" in complaint(make(checkout, "reproduce", "PROFILE=fast"))
+  assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize('target', ['setup', 'test', 'reproduce'])
+@pytest.mark.parametrize("target", ["setup", "test", "reproduce"])
 def test_python_too_old(checkout: pathlib.Path, target: str) -> None:
-  old = script(checkout / 'old python', 'case $2 in *exit*) exit 1;; *) echo 3.8.10;; esac')
-  line = complaint(make(checkout, target, f'PYTHON={old}'))
-  assert 'Python 3.11 or newer is needed' in line
-  assert '3.8.10' in line
-  assert not (checkout / '.venv').exists()
+  old = script(checkout / "old python", "case $2 in *exit*) exit 1;; *) echo 3.8.10;; esac")
+  line = complaint(make(checkout, target, f"PYTHON={old}"))
+  assert "Python 3.11 or newer is needed" in line
+  assert "3.8.10" in line
+  assert not (checkout / ".venv").exists()
 
 
 def test_no_such_python(checkout: pathlib.Path) -> None:
-  assert "cannot run 'python9.9'" in complaint(make(checkout, 'setup', 'PYTHON=python9.9'))
+  assert "cannot run 'python9.9'" in complaint(make(checkout, "setup", "PYTHON=python9.9"))
 
 
 def test_python_without_venv(checkout: pathlib.Path) -> None:
   bare = script(
-    checkout / 'bare', f'case $2 in *venv*) exit 1;; *) exec "{sys.executable}" "$@";; esac'
+    checkout / "bare", f'case $2 in *venv*) exit 1;; *) exec "{sys.executable}" "$@";; esac'
   )
-  assert 'python3-venv' in complaint(make(checkout, 'setup', f'PYTHON={bare}'))
-  assert not (checkout / '.venv').exists()
+  assert "python3-venv" in complaint(make(checkout, "setup", f"PYTHON={bare}"))
+  assert not (checkout / ".venv").exists()
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_index_out_of_reach_then_the_same_command_again(checkout: pathlib.Path) 
     PIP_CONFIG_FILE=os.devnull, PIP_RETRIES='1', PIP_NO_CACHE_DIR='1',
   )  # fmt: skip
   for _ in range(2):
-    ran = make(checkout, 'setup', f'PYTHON={sys.executable}', **nowhere)
-    assert 'package index cannot be reached' in complaint(ran)
-    assert '.venv/pip.log' in ran.stderr
-  assert (checkout / '.venv' / 'attn-setup').read_text().startswith('unfinished')
+    ran = make(checkout, "setup", f"PYTHON={sys.executable}", **nowhere)
+    assert "package index cannot be reached" in complaint(ran)
+    assert ".venv/pip.log" in ran.stderr
+  assert (checkout / ".venv" / "attn-setup").read_text().startswith("unfinished")

@@ -48,7 +48,8 @@ if [ "$found" = "$digest" ] && .venv/bin/python -c '' 2>/dev/null; then
 fi
 case $found in
   "unfinished "*)
-    kill -0 "${found#unfinished }" 2>/dev/null &&
+    # By name, because a number is soon another process's.
+    ps -o args= -p "${found#unfinished }" 2>/dev/null | grep -q make_venv &&
       fail "process ${found#unfinished } is setting up .venv right now: wait for it to end"
     rm -rf .venv ;;
 esac
