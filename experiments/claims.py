@@ -122,7 +122,7 @@ _ENCODER_DECODER = (
     f'13.92 BLEU on all lengths, 20.99 on 10 to 20 words, 23.45 without unknown words ({CHO}, '
     'Table 1)'),
   _reading(
-    '24', 'bottleneck', f'{CHO} named this the curse of sentence length.',
+    '24', 'bottleneck', 'Cho et al. named this the curse of sentence length.',
     f'the phrase stands in section 6 ({CHO}); Pouget-Abadie et al. 2014 have it in their title',
     why='History: who coined a phrase is not a matter of measurement.'),
   _trained(

@@ -88,4 +88,7 @@ def test_a_console_error_would_be_seen(report, tmp_path):
 def test_the_page_prints(report, tmp_path):
   target = tmp_path / 'page.pdf'
   chromium(report, tmp_path, f'--print-to-pdf={target}')
-  assert target.read_bytes().startswith(b'%PDF') and target.stat().st_size > 20_000
+  data = target.read_bytes()
+  assert data.startswith(b'%PDF')
+  # A column too narrow for its words makes the table of claims run over dozens of pages.
+  assert 5 <= len(re.findall(rb'/Type\s*/Page\b', data)) <= 14
