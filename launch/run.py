@@ -93,7 +93,7 @@ def _folder(module: Any, config: Any, profile: str) -> str:
   # The profile asked for comes first: two of them may be the same.
   for name in sorted(module.profiles(), key=lambda other: other != profile):
     if configs.override(module.Config(), module.profiles()[name]) == config:
-      return name
+      return str(name)
   return f"custom-{resolve.digest(config)}"
 
 
@@ -103,6 +103,7 @@ def claims_text(result: dict[str, Any]) -> str:
   for claim in result["claims"]:
     head = f"  {claim['number']:>4}  {claim['verdict']:<17}  "
     text = claim["statement"] + (f" Measured: {claim['measured']}" if claim["measured"] else "")
+    text = textwrap.shorten(text, 200, placeholder=" ...")  # the report has all of it
     lines.append(textwrap.fill(text, 100, initial_indent=head, subsequent_indent=" " * len(head)))
   return "\n".join(lines) or "  (no claims)"
 

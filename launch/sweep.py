@@ -107,6 +107,8 @@ class Target:
 
 def _experiment(values: absl_flags.FlagValues) -> Target:
   """Returns the target of `--experiment`."""
+  from attn import configs
+
   if values.data:
     raise flags.UserError("--data belongs to --preset; an experiment has fields for it (--set)")
   profile = flags.profile(values)
@@ -118,10 +120,13 @@ def _experiment(values: absl_flags.FlagValues) -> Target:
   module = resolve.experiment(names[0])
   base = resolve.experiment_config(module, profile, values.config, values.set, values.seed)
   source = f"--config={values.config}" if values.config else f"--profile={profile}"
+  settings = _module_settings(module, names[0], values.sweep)
+  common, settings = split_common(settings)
+  words = [f"--set={path}={value}" for path, value in common.items()]
   return Target(
-    command=_command("launch.run", values, f"--experiment={names[0]}", source),
-    base=base,
-    settings=_module_settings(module, names[0], values.sweep),
+    command=(*_command("launch.run", values, f"--experiment={names[0]}", source), *words),
+    base=configs.assign(base, [f"{path}={value}" for path, value in common.items()]),
+    settings=settings,
     workdir=pathlib.Path(values.workdir or f"results/{names[0]}/sweep-{values.sweep or 'grid'}"),
     finished=_experiment_metrics,
   )
@@ -164,6 +169,17 @@ def _module_settings(module: Any, name: str, sweep: str | None) -> list[Setting]
     {path: configs.format_assignment(path, value).partition("=")[2] for path, value in one.items()}
     for one in getattr(module, known[sweep])()
   ]
+
+
+def split_common(settings: Sequence[Setting]) -> tuple[Setting, list[Setting]]:
+  """Takes out what all settings agree on, which would only make every name and row longer."""
+  first = settings[0] if len(settings) > 1 else {}
+  common = {
+    path: value
+    for path, value in first.items()
+    if all(setting.get(path) == value for setting in settings)
+  }
+  return common, [{p: v for p, v in one.items() if p not in common} for one in settings]
 
 
 def _experiment_metrics(run: Run) -> dict[str, float | None] | None:

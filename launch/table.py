@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
@@ -61,17 +62,19 @@ def write(folder: pathlib.Path, rows: Sequence[Row]) -> None:
 def show(rows: Sequence[Row]) -> None:
   """Prints the settings and the first metrics of each run."""
   from rich.console import Console
-  from rich.table import Table
+  from rich.table import Column, Table
 
   axes, metrics = _columns(rows)
   shown = metrics[:_SHOWN_METRICS]
-  table = Table(*(axes or ["run"]), *shown, box=None, pad_edge=False)
+  # Names fold rather than lose their ends; a log or a pipe has no width of its own.
+  columns = [Column(name, overflow="fold") for name in [*(axes or ["run"]), *shown]]
+  table = Table(*columns, box=None, pad_edge=False)
   for row in rows:
     head = [row.setting.get(axis, "") for axis in axes] or [row.name]
     measured = row.metrics or {}
     tail = [_number(measured.get(name)) for name in shown]
     table.add_row(*head, *(tail if row.metrics is not None else [row.status] + tail[1:]))
-  Console(soft_wrap=False).print(table)
+  Console(width=None if sys.stdout.isatty() else 160).print(table)
   if len(metrics) > len(shown):
     print(f"and {len(metrics) - len(shown)} more metrics in sweep.csv")
 

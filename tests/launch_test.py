@@ -105,7 +105,8 @@ class Config:
 def profiles():
   return {"smoke": {"hidden": 2}, "default": {}, "full": {"hidden": 4096}}
 def sweep_quick():
-  return [{"hidden": 3, "inner.dims": (1, 3)}, {"hidden": 5, "name": "two words"}]
+  same = {"dropout": 0.5}
+  return [{**same, "hidden": 3, "inner.dims": (1, 3)}, {**same, "hidden": 5, "name": "two words"}]
 def run(config, workdir):
   data = configs.to_dict(config)
   (workdir / "config.json").write_text(json.dumps(data))
@@ -622,6 +623,13 @@ def test_a_grid_is_every_combination_in_order():
       list(sweep.grid(axes))
 
 
+def test_what_all_settings_share_is_taken_out():
+  settings = [{"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}]
+  assert sweep.split_common(settings) == ({"a": "1"}, [{"b": "2"}, {"b": "3", "c": "4"}])
+  assert sweep.split_common(settings[:1]) == ({}, settings[:1])
+  assert sweep.split_common([]) == ({}, [])
+
+
 def test_names_of_runs_are_fit_for_folders_and_differ():
   settings = [{}, {"a.b": "1"}, {"a": "x y"}, {"a": "x/y"}, {"a": "x" * 300}, {"a": "x" * 301}]
   names = [sweep.run_name(setting) for setting in settings]
@@ -641,7 +649,10 @@ def test_a_dry_run_prints_commands_that_can_be_typed(checkout):
     subprocess.run(
       line, shell=True, check=True, cwd=checkout, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
-  found = [config_of(path) for path in (checkout / "results/tiny/sweep-quick").iterdir()]
+  folders = list((checkout / "results/tiny/sweep-quick").iterdir())
+  assert not any("dropout" in folder.name for folder in folders)
+  found = [config_of(folder) for folder in folders]
+  assert [config["dropout"] for config in found] == [0.5, 0.5]
   key = [(c["hidden"], c["inner"]["dims"], c["name"], c["seed"], c["lr"]) for c in found]
   assert sorted(key) == [(3, [1, 3], "x", 8, 2.0), (5, [1, 2], "two words", 7, 2.0)]
 
@@ -778,6 +789,47 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
 def test_the_last_line_of_a_failure(tmp_path, program, told):
   (outcome,) = executors.local([job(tmp_path, "job", program)], 1)
   assert outcome.error.startswith(told) and bool(outcome.error) == bool(told)
+
+
+# The real thing.
+
+
+@pytest.mark.slow
+def test_train_evaluate_translate_and_sweep_of_the_real_attn(tmp_path):
+  small = ("units", "embedding", "alignment", "maxout")
+  words = [f"--set=model.{name}=7" for name in small]
+  words += ["--preset=rnnsearch_laptop", "--data=reverse", "--set=data.limit=211"]
+  words += [f"--set=data.data_dir={tmp_path}/data", "--set=search.beam=1"]
+  run = tmp_path / "run"
+  trained = ("--set=steps=3", f"--workdir={run}", "--evaluate=dev")
+  for _ in range(2):
+    done = subprocess.run(
+      [sys.executable, "-m", "launch.train", *words, *trained],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{run}: 3 steps" in done.stdout and "dev  word_error_rate: " in done.stdout
+  done = subprocess.run(
+    [sys.executable, "-m", "launch.translate", f"--workdir={run}"],
+    cwd=ROOT,
+    input=b"a b c\n\nwith\tunknown \r symbols\nc",
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.count(b"\n") == 4 and done.stdout.split(b"\n")[1] == b""
+  assert b"none that the model was trained on" in done.stderr
+  grid = ("--grid=steps=1,2", f"--workdir={tmp_path}/sweep")
+  done = subprocess.run(
+    [sys.executable, "-m", "launch.sweep", *words, *grid],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  with (tmp_path / "sweep/sweep.csv").open() as file:
+    assert [float(row["word_error_rate"]) for row in csv.DictReader(file)] == [1.0, 1.0]
 
 
 # How errors are told.
