@@ -82,8 +82,9 @@ def mask_array(op: str, value: Any) -> jax.Array | None:
 
 
 def _as_array(value: Any) -> jax.Array:
-  array: jax.Array = value if hasattr(value, 'dtype') else jnp.asarray(value)
-  return array
+  # A NumPy array stays one: `jnp.asarray` stops at a NaN under `jax_debug_nans`.
+  array: jax.Array = value
+  return array if isinstance(value, jax.Array | np.ndarray) else jnp.asarray(value)
 
 
 def result_dtype(arrays: Sequence[jax.Array]) -> np.dtype:

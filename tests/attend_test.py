@@ -1,0 +1,341 @@
+"""`attend` against the oracle: masks, empty rows, numbers that are not finite, edges."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import attn
+from tests import reference
+
+B, T, S, K, V, N = 2, 3, 7, 5, 13, 11
+RNG = np.random.default_rng(0)
+W_A, U_A, V_A = (RNG.normal(size=shape).astype(np.float32) for shape in ((N, K), (N, K), (N,)))
+SCORES = {
+  'dot': (attn.dot, reference.dot),
+  'scaled_dot': (attn.scaled_dot, reference.scaled_dot),
+  'additive': (
+    functools.partial(attn.additive, w_a=W_A, u_a=U_A, v_a=V_A),
+    functools.partial(reference.additive, w_a=W_A, u_a=U_A, v_a=V_A),
+  ),
+}
+every_score = pytest.mark.parametrize('score', list(SCORES))
+scores_and_dtypes = pytest.mark.parametrize(
+  'score,dtype',
+  [('dot', 'float32'), ('scaled_dot', 'float32'), ('additive', 'float32'),
+   ('additive', 'bfloat16'), ('dot', 'float16')],
+)  # fmt: skip
+dtypes = pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32'])
+
+
+def memory(seed=0, b=B, t=T, s=S):
+  """Query, keys and values."""
+  rng = np.random.default_rng(seed)
+  shapes = (b, t, K), (b, s, K), (b, s, V)
+  return tuple(rng.normal(size=shape).astype(np.float32) for shape in shapes)
+
+
+def some_mask():
+  """A mask [b, t, s] with an empty row, and one source position that nobody may attend to."""
+  mask = np.random.default_rng(3).random((B, T, S)) > 0.3
+  mask[1, 2] = False
+  mask[:, :, 4] = False
+  return mask
+
+
+def oracle(query, keys, values, mask, score='dot', scale=1.0):
+  mask = np.broadcast_to(mask, (*query.shape[:-1], keys.shape[-2]))
+  one = functools.partial(reference.attend, score=SCORES[score][1], scale=scale)
+  results = [
+    [one(query[b, t], keys[b], values[b], mask[b, t]) for t in range(query.shape[1])]
+    for b in range(query.shape[0])
+  ]
+  return tuple(np.array([[pair[i] for pair in row] for row in results]) for i in (0, 1))
+
+
+# Compiled once for each score, dtype and shape, whichever tests use it.
+attend = jax.jit(attn.attend, static_argnames=('score', 'return_weights'))
+
+
+def loss(query, keys, values, mask, score=attn.dot):
+  context = attn.attend(query, keys, values, mask, score=score).context
+  return jnp.sum(jnp.square(context.astype(jnp.float32)))
+
+
+gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnames='score')
+
+
+@every_score
+@pytest.mark.parametrize('scale', [1.0, -0.5])
+def test_attend_equals_the_oracle(score, scale):
+  query, keys, values = memory()
+  mask = some_mask()
+  call = functools.partial(attend, score=SCORES[score][0])
+  result = call(query, keys, values, mask, scale=scale)
+  context, weights = oracle(query, keys, values, mask, score, scale)
+  np.testing.assert_allclose(result.context, context, atol=3e-6)
+  np.testing.assert_allclose(result.weights, weights, atol=1e-6)
+  assert result.positions is None
+  assert not result.weights[~mask].any()
+  alone = call(query, keys, values, mask, scale=scale, return_weights=False)
+  assert alone.weights is None
+  np.testing.assert_allclose(alone.context, result.context, atol=3e-6)
+
+
+def test_eager_and_vmap_equal_jit():
+  arrays = (*memory(), some_mask())
+  expected = attend(*arrays)
+  for result in (attn.attend(*arrays), jax.jit(jax.vmap(attn.attend))(*arrays)):
+    np.testing.assert_allclose(result.context, expected.context, atol=3e-6)
+    np.testing.assert_allclose(result.weights, expected.weights, atol=1e-6)
+
+
+@every_score
+def test_a_masked_batch_equals_each_sentence_alone(score):
+  query, keys, values = memory()
+  lengths = [4, 7]
+  score = SCORES[score][0]
+  padded = attend(query, keys, values, attn.length_mask(jnp.array(lengths), S), score=score)
+  for b, length in enumerate(lengths):
+    alone = attend(query[b], keys[b, :length], values[b, :length], score=score)
+    np.testing.assert_allclose(padded.context[b], alone.context, atol=3e-6)
+    np.testing.assert_allclose(padded.weights[b, :, :length], alone.weights, atol=1e-6)
+
+
+@scores_and_dtypes
+def test_a_query_with_nothing_to_attend_to_gets_zeros_and_no_gradient(score, dtype):
+  """ATT-01, and a query that is not finite itself."""
+  query, keys, values = (jnp.asarray(array, dtype) for array in memory())
+  query = query.at[0, 1].set(jnp.nan)
+  mask = np.ones((B, T, S), bool)
+  mask[0, 1] = mask[1] = False
+  score = SCORES[score][0]
+  context, weights, _ = attend(query, keys, values, mask, score=score)
+  assert context.dtype == weights.dtype == dtype
+  assert not context[0, 1].any() and not context[1].any()
+  assert not weights[0, 1].any() and not weights[1].any()
+  d_query, d_keys, d_values = gradients(query, keys, values, mask, score=score)
+  assert not d_query[0, 1].any() and d_query[0, 0].any()
+  for gradient in (d_query, d_keys, d_values):
+    assert jnp.isfinite(gradient).all() and not gradient[1].any()
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.int32, np.float16])
+@pytest.mark.parametrize('op', ['softmax', 'context', 'attend'])
+def test_only_boolean_masks(op, dtype):
+  """ATT-05."""
+  query, keys, values = memory()
+  calls = {
+    'softmax': lambda mask: attn.softmax(keys[..., 0], mask),
+    'context': lambda mask: attn.context(keys[..., 0], values, mask),
+    'attend': lambda mask: attn.attend(query, keys, values, mask),
+  }
+  message = f'^{op}: mask has dtype {np.dtype(dtype)}, expected bool'
+  with pytest.raises(TypeError, match=message):
+    calls[op](np.ones((B, S), dtype))
+  calls[op](np.ones((B, S), bool))
+
+
+def test_a_key_mask_belongs_to_its_sentence_whatever_the_sizes():
+  """ATT-06."""
+  zeros = jnp.zeros((2, 2, 2))
+  mask = jnp.array([[True, False], [True, True]])
+  expected = [[[1, 0], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]]
+  assert attend(zeros, zeros, mask=mask).weights.tolist() == expected
+  # As many axes as the weights: one row a query.
+  for full in (mask[:, None, :], jnp.broadcast_to(mask[:, None, :], (2, 2, 2))):
+    assert attend(zeros, zeros, mask=full).weights.tolist() == expected
+  per_query = attend(zeros, zeros, mask=mask[None]).weights
+  assert per_query.tolist() == [[[1, 0], [0.5, 0.5]]] * 2
+
+
+@pytest.mark.parametrize(
+  'shape', [(S,), (1, S), (B, S), (T, S, 1), (B, 1, S), (1, T, S), (B, T, 1)]
+)
+def test_masks_of_every_documented_shape(shape):
+  query, keys, values = memory()
+  mask = np.random.default_rng(4).random(shape) > 0.4
+  if shape == (T, S, 1):
+    with pytest.raises(ValueError, match=r'^attend: mask has shape \(3, 7, 1\), expected '):
+      attn.attend(query, keys, values, mask)
+    return
+  full = mask[:, None, :] if shape == (B, S) else mask
+  weights = attend(query, keys, values, mask).weights
+  np.testing.assert_allclose(weights, oracle(query, keys, values, full)[1], atol=1e-6)
+
+
+@pytest.mark.parametrize('shape', [(T, S), (B, T, S, 1), (B, T), (B, S, T), (B, T, S + 1)])
+def test_masks_that_do_not_fit(shape):
+  with pytest.raises(ValueError) as error:
+    attn.attend(*memory(), np.ones(shape, bool))
+  text = str(error.value)
+  assert str(shape) in text and str((B, T, S)) in text and '\n' not in text
+
+
+def test_restrictions_are_anded():
+  """ATT-07, as far as a mask goes: lengths, a window and the user's own."""
+  values = jnp.array([[1.0], [2.0], [3.0], [4.0]])
+  restrictions = {
+    'length': attn.length_mask(jnp.array(2), 4),
+    'window': jnp.abs(jnp.arange(4) - 2) <= 1,
+    'user': jnp.array([True, False, True, True]),
+  }
+  expected = {
+    (): 2.5, ('length',): 1.5, ('window',): 3.0, ('user',): 8 / 3, ('length', 'window'): 2.0,
+    ('length', 'user'): 1.0, ('window', 'user'): 3.5, ('length', 'window', 'user'): 0.0,
+  }  # fmt: skip
+  for names in itertools.chain(*(itertools.combinations(restrictions, n) for n in range(4))):
+    mask = functools.reduce(jnp.logical_and, (restrictions[n] for n in names), jnp.ones(4, bool))
+    context = attend(jnp.zeros((1, 1)), jnp.zeros((4, 1)), values, mask).context
+    assert float(context[0, 0]) == pytest.approx(expected[names]), names
+
+
+@scores_and_dtypes
+def test_what_every_query_masks_reaches_nothing(score, dtype):
+  """Semantics 6 and 9: results as if the numbers were ordinary ones, with no NaN on the way."""
+  query, keys, values = (np.asarray(array, jnp.dtype(dtype)) for array in memory())
+  mask, score = some_mask(), SCORES[score][0]
+  clean = attend(query, keys, values, mask, score=score)
+  clean_gradients = gradients(query, keys, values, mask, score=score)
+  for bad in (np.nan, np.inf, -np.inf):
+    keys[:, 4, 1], values[:, 4] = bad, bad
+    dirty = attend(query, keys, values, mask, score=score)
+    assert (dirty.context == clean.context).all() and (dirty.weights == clean.weights).all()
+    dirty_gradients = gradients(query, keys, values, mask, score=score)
+    for dirty_gradient, clean_gradient in zip(dirty_gradients, clean_gradients, strict=True):
+      assert (dirty_gradient == clean_gradient).all()
+    assert not dirty_gradients[1][:, 4].any() and not dirty_gradients[2][:, 4].any()
+  # Eagerly, where each step of the forward and the backward pass is looked at.
+  with jax.debug_nans(True):
+    result = attn.attend(query, keys, values, mask, score=score)
+    eager = jax.grad(loss, argnums=(1, 2))(query, keys, values, mask, score)
+  assert np.isfinite(np.asarray(result.context, float)).all()
+  for gradient in eager:
+    assert np.isfinite(np.asarray(gradient, float)).all()
+
+
+@every_score
+@pytest.mark.parametrize('bad', [np.nan, np.inf])
+@pytest.mark.parametrize('where', ['keys', 'values'])
+def test_what_is_not_finite_reaches_exactly_the_queries_that_may_attend_to_it(score, bad, where):
+  """Semantics 7: inf counts too, even where tanh would make a finite score of it."""
+  query, keys, values = memory()
+  mask = some_mask()
+  mask[:, :, 2] = [[True, False, True], [False, True, False]]
+  (keys if where == 'keys' else values)[:, 2, 0] = bad
+  expected = oracle(query, keys, values, mask, score)
+  score = SCORES[score][0]
+  context, weights, _ = attend(query, keys, values, mask, score=score)
+  np.testing.assert_allclose(context, expected[0], atol=3e-6)
+  np.testing.assert_allclose(weights, expected[1], atol=1e-6)
+  assert np.isnan(context[0, 0]).all() and np.isfinite(context[0, 1]).all()
+  # Without a mask, everybody reads it.
+  assert np.isnan(attend(query, keys, values, score=score).context).all()
+  # What all queries mask has a finite gradient even beside rows that are NaN.
+  for gradient in gradients(query, keys, values, mask, score=score)[1:]:
+    assert np.isfinite(gradient[:, 4]).all()
+
+
+def test_an_unattended_weight_does_not_hide_a_value():
+  """A position that may be attended to counts even where its weight underflows to 0."""
+  values = jnp.array([[jnp.inf], [1.0]])
+  keys = jnp.array([[-1e4], [0.0]])
+  assert jnp.isnan(attend(jnp.ones((1, 1)), keys, values).context).all()
+
+
+def test_shared_memory_is_cleaned_by_all_who_share_it():
+  """Keys without the batch axis of the queries: masked is what every query of the batch masks."""
+  query, keys, values = memory()
+  keys, values, mask = keys[0], values[0], some_mask()
+  expected = oracle(query, np.stack([keys] * B), np.stack([values] * B), mask)
+  keys[4], values[4] = np.nan, np.nan
+  context, weights, _ = attend(query, keys, values, mask)
+  np.testing.assert_allclose(context, expected[0], atol=3e-6)
+  np.testing.assert_allclose(weights, expected[1], atol=1e-6)
+  for gradient in gradients(query, keys, values, mask):
+    assert np.isfinite(gradient).all()
+
+
+def test_weights_have_the_leading_axes_of_the_context():
+  query, keys, values = memory()
+  result = attend(query[0], keys[0], values)
+  assert result.context.shape == (B, T, V) and result.weights.shape == (B, T, S)
+
+
+@every_score
+@pytest.mark.parametrize('b,t,s', [(B, T, 0), (B, 0, S), (0, T, S), (B, 1, 1)])
+def test_edge_lengths(score, b, t, s):
+  query, keys, values = memory(b=b, t=t, s=s)
+  score = SCORES[score][0]
+  for mask in (None, np.ones((b, t, s), bool)):
+    context, weights, _ = attend(query, keys, values, mask, score=score)
+    assert context.shape == (b, t, V) and weights.shape == (b, t, s)
+    assert s or not context.any()
+  for gradient in gradients(query, keys, values, None, score=score):
+    assert np.isfinite(gradient).all()
+
+
+def test_keys_are_the_values_when_there_are_none():
+  query, keys, _ = memory()
+  assert (attend(query, keys).context == attend(query, keys, keys).context).all()
+  both = jax.jit(jax.grad(lambda k: loss(query, k, None, None)))(keys)
+  parts = gradients(query, keys, keys, None)
+  np.testing.assert_allclose(both, parts[1] + parts[2], atol=2e-5)
+
+
+@dtypes
+def test_the_score_sees_float32_and_results_come_back_narrow(dtype):
+  query, keys, values = (jnp.asarray(array, dtype) for array in memory())
+  seen = []
+
+  def score(query, keys):
+    seen.append((query.dtype, query.shape, keys.dtype, keys.shape))
+    return attn.dot(query, keys).astype(dtype)
+
+  result = attend(query, keys, values, score=score, scale=np.float64(1))
+  assert seen == [(np.float32, (B, T, K), np.float32, (B, 1, S, K))]
+  assert result.context.dtype == result.weights.dtype == dtype
+  wide = jax.eval_shape(attn.attend, query, keys, jnp.ones((S, V)))
+  assert wide.context.dtype == wide.weights.dtype == np.float32
+
+
+@pytest.mark.parametrize('returned', [(B, T, S + 1), (B, S), (T, S), (B, 1, S), (B, T, S, 1)])
+def test_a_score_of_the_wrong_shape(returned):
+  with pytest.raises(ValueError, match=r'^attend: score returned shape .* expected \(2, 3, 7\)'):
+    attn.attend(*memory(), score=lambda query, keys: jnp.zeros(returned))
+
+
+def test_forward_mode_and_second_derivatives():
+  mask = some_mask()
+  with jax.enable_x64(True):
+    query, *arrays = (jnp.asarray(array, jnp.float64) for array in memory())
+    of_query = lambda q: jnp.sum(attn.attend(q, *arrays, mask).context ** 2)  # noqa: E731
+    gradient = jax.jit(jax.grad(of_query))
+    direction = jnp.asarray(np.random.default_rng(6).normal(size=query.shape))
+    _, slope = jax.jvp(jax.jit(of_query), [query], [direction])
+    _, curvature = jax.jvp(gradient, [query], [direction])
+    step = 1e-5
+    ahead, behind = (np.asarray(gradient(query + h * direction)) for h in (step, -step))
+    assert float(slope) == pytest.approx(float(jnp.vdot(gradient(query), direction)), rel=1e-12)
+  np.testing.assert_allclose(curvature, (ahead - behind) / (2 * step), atol=1e-7)
+
+
+def test_attending_in_a_scan_equals_attending_at_once():
+  query, keys, values = memory()
+  keys[:, 4] = np.nan
+  mask = some_mask()
+
+  def scanned(query, keys, values):
+    def step(total, inputs):
+      query, mask = inputs
+      return total + loss(query[:, None], keys, values, mask[:, None]), None
+
+    inputs = jnp.swapaxes(query, 0, 1), jnp.swapaxes(mask, 0, 1)
+    return jax.lax.scan(step, 0.0, inputs)[0]
+
+  actual = jax.jit(jax.grad(scanned, (0, 1, 2)))(query, keys, values)
+  for one, other in zip(actual, gradients(query, keys, values, mask), strict=True):
+    np.testing.assert_allclose(one, other, atol=1e-5)
