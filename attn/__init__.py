@@ -10,20 +10,20 @@ from attn.ops.saturation import entropy, jacobian_norm, max_weight
 from attn.ops.scores import additive, additive_projected, dot, project_keys, scaled_dot
 from attn.ops.weights import length_mask, softmax
 
-__version__ = '0.1.0'
+__version__ = "0.1.0"
 
 __all__ = [
-  'Attention',
-  'additive',
-  'additive_projected',
-  'attend',
-  'context',
-  'dot',
-  'entropy',
-  'jacobian_norm',
-  'length_mask',
-  'max_weight',
-  'project_keys',
-  'scaled_dot',
-  'softmax',
+  "Attention",
+  "additive",
+  "additive_projected",
+  "attend",
+  "context",
+  "dot",
+  "entropy",
+  "jacobian_norm",
+  "length_mask",
+  "max_weight",
+  "project_keys",
+  "scaled_dot",
+  "softmax",
 ]

@@ -15,20 +15,20 @@ B, T, S, K, V, N = 2, 3, 7, 5, 13, 11
 RNG = np.random.default_rng(0)
 W_A, U_A, V_A = (RNG.normal(size=shape).astype(np.float32) for shape in ((N, K), (N, K), (N,)))
 SCORES = {
-  'dot': (attn.dot, reference.dot),
-  'scaled_dot': (attn.scaled_dot, reference.scaled_dot),
-  'additive': (
+  "dot": (attn.dot, reference.dot),
+  "scaled_dot": (attn.scaled_dot, reference.scaled_dot),
+  "additive": (
     functools.partial(attn.additive, w_a=W_A, u_a=U_A, v_a=V_A),
     functools.partial(reference.additive, w_a=W_A, u_a=U_A, v_a=V_A),
   ),
 }
-every_score = pytest.mark.parametrize('score', list(SCORES))
+every_score = pytest.mark.parametrize("score", list(SCORES))
 scores_and_dtypes = pytest.mark.parametrize(
   'score,dtype',
   [('dot', 'float32'), ('scaled_dot', 'float32'), ('additive', 'float32'),
    ('additive', 'bfloat16'), ('dot', 'float16')],
 )  # fmt: skip
-dtypes = pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32'])
+dtypes = pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 
 
 def memory(seed=0, b=B, t=T, s=S):
@@ -46,7 +46,7 @@ def some_mask():
   return mask
 
 
-def oracle(query, keys, values, mask, score='dot', scale=1.0):
+def oracle(query, keys, values, mask, score="dot", scale=1.0):
   mask = np.broadcast_to(mask, (*query.shape[:-1], keys.shape[-2]))
   one = functools.partial(reference.attend, score=SCORES[score][1], scale=scale)
   results = [
@@ -57,7 +57,7 @@ def oracle(query, keys, values, mask, score='dot', scale=1.0):
 
 
 # Compiled once for each score, dtype and shape, whichever tests use it.
-attend = jax.jit(attn.attend, static_argnames=('score', 'return_weights'))
+attend = jax.jit(attn.attend, static_argnames=("score", "return_weights"))
 
 
 def loss(query, keys, values, mask, score=attn.dot):
@@ -65,11 +65,11 @@ def loss(query, keys, values, mask, score=attn.dot):
   return jnp.sum(jnp.square(context.astype(jnp.float32)))
 
 
-gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnames='score')
+gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnames="score")
 
 
 @every_score
-@pytest.mark.parametrize('scale', [1.0, -0.5])
+@pytest.mark.parametrize("scale", [1.0, -0.5])
 def test_attend_equals_the_oracle(score, scale):
   query, keys, values = memory()
   mask = some_mask()
@@ -123,17 +123,17 @@ def test_a_query_with_nothing_to_attend_to_gets_zeros_and_no_gradient(score, dty
     assert jnp.isfinite(gradient).all() and not gradient[1].any()
 
 
-@pytest.mark.parametrize('dtype', [np.float32, np.int32, np.float16])
-@pytest.mark.parametrize('op', ['softmax', 'context', 'attend'])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float16])
+@pytest.mark.parametrize("op", ["softmax", "context", "attend"])
 def test_only_boolean_masks(op, dtype):
   """ATT-05."""
   query, keys, values = memory()
   calls = {
-    'softmax': lambda mask: attn.softmax(keys[..., 0], mask),
-    'context': lambda mask: attn.context(keys[..., 0], values, mask),
-    'attend': lambda mask: attn.attend(query, keys, values, mask),
+    "softmax": lambda mask: attn.softmax(keys[..., 0], mask),
+    "context": lambda mask: attn.context(keys[..., 0], values, mask),
+    "attend": lambda mask: attn.attend(query, keys, values, mask),
   }
-  message = f'^{op}: mask has dtype {np.dtype(dtype)}, expected bool'
+  message = f"^{op}: mask has dtype {np.dtype(dtype)}, expected bool"
   with pytest.raises(TypeError, match=message):
     calls[op](np.ones((B, S), dtype))
   calls[op](np.ones((B, S), bool))
@@ -153,13 +153,13 @@ def test_a_key_mask_belongs_to_its_sentence_whatever_the_sizes():
 
 
 @pytest.mark.parametrize(
-  'shape', [(S,), (1, S), (B, S), (T, S, 1), (B, 1, S), (1, T, S), (B, T, 1)]
+  "shape", [(S,), (1, S), (B, S), (T, S, 1), (B, 1, S), (1, T, S), (B, T, 1)]
 )
 def test_masks_of_every_documented_shape(shape):
   query, keys, values = memory()
   mask = np.random.default_rng(4).random(shape) > 0.4
   if shape == (T, S, 1):
-    with pytest.raises(ValueError, match=r'^attend: mask has shape \(3, 7, 1\), expected '):
+    with pytest.raises(ValueError, match=r"^attend: mask has shape \(3, 7, 1\), expected "):
       attn.attend(query, keys, values, mask)
     return
   full = mask[:, None, :] if shape == (B, S) else mask
@@ -167,21 +167,21 @@ def test_masks_of_every_documented_shape(shape):
   np.testing.assert_allclose(weights, oracle(query, keys, values, full)[1], atol=1e-6)
 
 
-@pytest.mark.parametrize('shape', [(T, S), (B, T, S, 1), (B, T), (B, S, T), (B, T, S + 1)])
+@pytest.mark.parametrize("shape", [(T, S), (B, T, S, 1), (B, T), (B, S, T), (B, T, S + 1)])
 def test_masks_that_do_not_fit(shape):
   with pytest.raises(ValueError) as error:
     attn.attend(*memory(), np.ones(shape, bool))
   text = str(error.value)
-  assert str(shape) in text and str((B, T, S)) in text and '\n' not in text
+  assert str(shape) in text and str((B, T, S)) in text and "\n" not in text
 
 
 def test_restrictions_are_anded():
   """ATT-07, as far as a mask goes: lengths, a window and the user's own."""
   values = jnp.array([[1.0], [2.0], [3.0], [4.0]])
   restrictions = {
-    'length': attn.length_mask(jnp.array(2), 4),
-    'window': jnp.abs(jnp.arange(4) - 2) <= 1,
-    'user': jnp.array([True, False, True, True]),
+    "length": attn.length_mask(jnp.array(2), 4),
+    "window": jnp.abs(jnp.arange(4) - 2) <= 1,
+    "user": jnp.array([True, False, True, True]),
   }
   expected = {
     (): 2.5, ('length',): 1.5, ('window',): 3.0, ('user',): 8 / 3, ('length', 'window'): 2.0,
@@ -218,14 +218,14 @@ def test_what_every_query_masks_reaches_nothing(score, dtype):
 
 
 @every_score
-@pytest.mark.parametrize('bad', [np.nan, np.inf])
-@pytest.mark.parametrize('where', ['keys', 'values'])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["keys", "values"])
 def test_what_is_not_finite_reaches_exactly_the_queries_that_may_attend_to_it(score, bad, where):
   """Semantics 7: inf counts too, even where tanh would make a finite score of it."""
   query, keys, values = memory()
   mask = some_mask()
   mask[:, :, 2] = [[True, False, True], [False, True, False]]
-  (keys if where == 'keys' else values)[:, 2, 0] = bad
+  (keys if where == "keys" else values)[:, 2, 0] = bad
   expected = oracle(query, keys, values, mask, score)
   score = SCORES[score][0]
   context, weights, _ = attend(query, keys, values, mask, score=score)
@@ -266,7 +266,7 @@ def test_weights_have_the_leading_axes_of_the_context():
 
 
 @every_score
-@pytest.mark.parametrize('b,t,s', [(B, T, 0), (B, 0, S), (0, T, S), (B, 1, 1)])
+@pytest.mark.parametrize("b,t,s", [(B, T, 0), (B, 0, S), (0, T, S), (B, 1, 1)])
 def test_edge_lengths(score, b, t, s):
   query, keys, values = memory(b=b, t=t, s=s)
   score = SCORES[score][0]
@@ -302,9 +302,9 @@ def test_the_score_sees_float32_and_results_come_back_narrow(dtype):
   assert wide.context.dtype == wide.weights.dtype == np.float32
 
 
-@pytest.mark.parametrize('returned', [(B, T, S + 1), (B, S), (T, S), (B, 1, S), (B, T, S, 1)])
+@pytest.mark.parametrize("returned", [(B, T, S + 1), (B, S), (T, S), (B, 1, S), (B, T, S, 1)])
 def test_a_score_of_the_wrong_shape(returned):
-  with pytest.raises(ValueError, match=r'^attend: score returned shape .* expected \(2, 3, 7\)'):
+  with pytest.raises(ValueError, match=r"^attend: score returned shape .* expected \(2, 3, 7\)"):
     attn.attend(*memory(), score=lambda query, keys: jnp.zeros(returned))
 
 

@@ -8,7 +8,7 @@ import pytest
 import attn
 
 B, T, S, V = 2, 3, 7, 13
-dtypes = pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32'])
+dtypes = pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 
 
 def test_published_rows_of_an_empty_softmax():
@@ -27,7 +27,7 @@ def test_published_rows_of_an_empty_softmax():
 
 
 @dtypes
-@pytest.mark.parametrize('big', [300.0, 6e4, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("big", [300.0, 6e4, np.inf, -np.inf, np.nan])
 def test_a_masked_score_of_any_size_leaves_the_gradient_alone(dtype, big):
   """ATT-02 and ATT-03."""
   scores = jnp.array([2.0, 2.0, big], dtype)
@@ -63,7 +63,7 @@ def test_scores_of_minus_infinity_are_masked_and_nan_is_not_hidden():
     assert jnp.isnan(weights[:2]).all() and weights[2] == 0
 
 
-@pytest.mark.parametrize('bad', [np.nan, np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_context_drops_masked_weights_and_values(bad):
   """Semantics 8: both, without renormalising, for a mask of each query too."""
   rng = np.random.default_rng(5)
@@ -71,7 +71,7 @@ def test_context_drops_masked_weights_and_values(bad):
   weights = rng.random((B, T, S), np.float32)
   mask = rng.random((B, T, S)) > 0.3
   mask[:, :, 4] = False
-  expected = np.einsum('bts,bsv->btv', np.where(mask, weights, 0), values)
+  expected = np.einsum("bts,bsv->btv", np.where(mask, weights, 0), values)
   weights[..., 4] = bad
   values[:, 4] = bad
   values = values[:, None]

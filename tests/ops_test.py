@@ -15,12 +15,12 @@ import pytest
 import attn
 from tests import reference
 
-SIZES = {'s': 7, 'k': 5, 'q': 5, 'n': 11, 'v': 13}
+SIZES = {"s": 7, "k": 5, "q": 5, "n": 11, "v": 13}
 B, T = 2, 3
 
 # Relative to the largest magnitude of the result, at matmul precision 'highest'. The inputs are
 # rounded first, so that only the op's own error counts: 16-bit results are rounded once.
-TOLERANCE = {'float64': 1e-13, 'float32': 2e-6, 'bfloat16': 5e-3, 'float16': 6e-4}
+TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "bfloat16": 5e-3, "float16": 6e-4}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,46 +43,46 @@ class Case:
 
   @property
   def inputs(self) -> list[tuple[str, ...]]:
-    cores = self.signature.split('->')[0].strip('()').split('),(')
-    return [tuple(core.split(',')) for core in cores]
+    cores = self.signature.split("->")[0].strip("()").split("),(")
+    return [tuple(core.split(",")) for core in cores]
 
   def arrays(self, leading: tuple[int, ...] = (), seed: int = 0) -> list[np.ndarray]:
     """Float64 arrays; for the leading axes (b, t) the memory is shared by the t queries of b."""
     rng = np.random.default_rng(seed)
     arrays = []
     for core in self.inputs:
-      memory, parameter = core[0] == 's' and len(core) == 2, core[0] == 'n'
+      memory, parameter = core[0] == "s" and len(core) == 2, core[0] == "n"
       axes = () if parameter else (*leading[:-1], *[1] * bool(leading)) if memory else leading
       arrays.append(rng.normal(size=(*axes, *(SIZES[dim] for dim in core))))
-    if self.name in ('context', 'entropy', 'max_weight', 'jacobian_norm'):
+    if self.name in ("context", "entropy", "max_weight", "jacobian_norm"):
       arrays[0] = np.exp(arrays[0]) / np.exp(arrays[0]).sum(-1, keepdims=True)
     if self.takes_mask:
       arrays[-1] = arrays[-1] > -0.5
     return arrays
 
   def __str__(self) -> str:
-    return '-'.join([self.name, *(['mask'] if self.takes_mask else []), *self.options])
+    return "-".join([self.name, *(["mask"] if self.takes_mask else []), *self.options])
 
 
 CASES = [
-  Case('dot', '(k),(s,k)->(s)'),
-  Case('scaled_dot', '(k),(s,k)->(s)'),
-  Case('additive', '(q),(s,k),(n,q),(n,k),(n)->(s)'),
-  Case('project_keys', '(s,k),(n,k)->(s,n)'),
-  Case('additive_projected', '(q),(s,n),(n,q),(n)->(s)'),
-  Case('softmax', '(s)->(s)'),
-  Case('softmax', '(s),(s)->(s)', takes_mask=True),
-  Case('softmax', '(s),(s)->(s)', takes_mask=True, options={'scale': -1.5}),
-  Case('context', '(s),(s,v)->(v)'),
-  Case('context', '(s),(s,v),(s)->(v)', takes_mask=True),
-  Case('entropy', '(s)->()'),
-  Case('max_weight', '(s)->()'),
-  Case('jacobian_norm', '(s)->()'),
+  Case("dot", "(k),(s,k)->(s)"),
+  Case("scaled_dot", "(k),(s,k)->(s)"),
+  Case("additive", "(q),(s,k),(n,q),(n,k),(n)->(s)"),
+  Case("project_keys", "(s,k),(n,k)->(s,n)"),
+  Case("additive_projected", "(q),(s,n),(n,q),(n)->(s)"),
+  Case("softmax", "(s)->(s)"),
+  Case("softmax", "(s),(s)->(s)", takes_mask=True),
+  Case("softmax", "(s),(s)->(s)", takes_mask=True, options={"scale": -1.5}),
+  Case("context", "(s),(s,v)->(v)"),
+  Case("context", "(s),(s,v),(s)->(v)", takes_mask=True),
+  Case("entropy", "(s)->()"),
+  Case("max_weight", "(s)->()"),
+  Case("jacobian_norm", "(s)->()"),
 ]
-every_case = pytest.mark.parametrize('case', CASES, ids=str)
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-def assert_close(actual, expected, dtype='float32', factor=1.0):
+def assert_close(actual, expected, dtype="float32", factor=1.0):
   """Compares within the tolerance of `dtype`, relative to the largest magnitude expected."""
   expected = np.asarray(expected, np.float64)
   scale = max(np.abs(expected).max(initial=0), 1e-30)
@@ -95,9 +95,9 @@ def cast(arrays, dtype):
 
 
 @every_case
-@pytest.mark.parametrize('dtype', list(TOLERANCE))
+@pytest.mark.parametrize("dtype", list(TOLERANCE))
 def test_values_equal_the_oracle_in_every_dtype(case, dtype):
-  with jax.enable_x64(dtype == 'float64'):
+  with jax.enable_x64(dtype == "float64"):
     arrays = cast(case.arrays((B, T)), dtype)
     result = case.op(*arrays)
     assert result.dtype == dtype
@@ -154,7 +154,7 @@ def test_gradients_equal_finite_differences_of_the_oracle(case):
   assert forward == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
-@pytest.mark.parametrize('name', ['dot', 'scaled_dot', 'additive_projected'])
+@pytest.mark.parametrize("name", ["dot", "scaled_dot", "additive_projected"])
 def test_a_scan_over_queries_equals_the_batch_with_its_gradient(name):
   case = next(case for case in CASES if case.name == name)
   query, memory, *parameters = cast(case.arrays((B, T)), jnp.float32)
@@ -179,7 +179,7 @@ def test_a_scan_over_queries_equals_the_batch_with_its_gradient(name):
 @every_case
 def test_integers_become_float32_and_strict_promotion_holds(case):
   arrays = [a if a.dtype == bool else np.round(3 * a).astype(np.int32) for a in case.arrays()]
-  with jax.numpy_dtype_promotion('strict'):
+  with jax.numpy_dtype_promotion("strict"):
     result = case.op(*arrays)
   assert result.dtype == np.float32
   assert_close(result, case.oracle(*arrays))
@@ -193,19 +193,19 @@ def test_float_arrays_promote_and_integers_take_no_part():
   assert attn.softmax(half, scale=np.float32(2)).dtype == np.float16
 
 
-@pytest.mark.parametrize('name', ['dot', 'scaled_dot'])
+@pytest.mark.parametrize("name", ["dot", "scaled_dot"])
 def test_many_queries_against_many_sentences_are_one_matrix_product(name):
   op = getattr(attn, name)
   query, keys = jnp.ones((B, T, 5)), jnp.ones((B, 7, 5))
   lowered = jax.jit(lambda query, keys: op(query, keys[..., None, :, :])).lower(query, keys)
-  assert lowered.as_text().count('dot_general') == 1
+  assert lowered.as_text().count("dot_general") == 1
 
 
 def test_additive_never_transposes_the_alignment_tensor():
-  arrays = Case('additive_projected', '(q),(s,n),(n,q),(n)->(s)').arrays((B,))
+  arrays = Case("additive_projected", "(q),(s,n),(n,q),(n)->(s)").arrays((B,))
   arrays[1] = arrays[1].repeat(B, 0)
   compiled = jax.jit(attn.additive_projected).lower(*cast(arrays, jnp.float32)).compile()
-  tensor = B * SIZES['s'] * SIZES['n'] * 4
+  tensor = B * SIZES["s"] * SIZES["n"] * 4
   assert compiled.memory_analysis().temp_size_in_bytes < 2 * tensor
 
 
@@ -227,18 +227,18 @@ def test_golden_numbers_of_the_chapter():
 
 
 @pytest.mark.parametrize(
-  'name,expected',
+  "name,expected",
   [
-    ('dot', [0.909443, 0.0452785, 0.0452785]),
-    ('additive', [0.85827525, 0.08695044, 0.0547743]),
+    ("dot", [0.909443, 0.0452785, 0.0452785]),
+    ("additive", [0.85827525, 0.08695044, 0.0547743]),
   ],
 )
 def test_golden_weights_of_each_score(name, expected):
   """ATT-08: the named formula, normalised over the source, at batch size 1."""
   query, keys = jnp.array([[[1.0, -1.0]]]), jnp.array([[[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]])
   score = {
-    'dot': attn.dot,
-    'additive': functools.partial(
+    "dot": attn.dot,
+    "additive": functools.partial(
       attn.additive,
       w_a=jnp.array([[1.0, 0.5], [0.0, 1.0]]),
       u_a=jnp.array([[0.5, 0.0], [1.0, -1.0]]),
@@ -275,18 +275,18 @@ def test_long_rows_of_half_precision_still_sum_to_one():
   )
 
 
-@pytest.mark.parametrize('case', [case for case in CASES if case.name != 'project_keys'], ids=str)
-@pytest.mark.parametrize('b,s', [(0, 7), (2, 0)])
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "project_keys"], ids=str)
+@pytest.mark.parametrize("b,s", [(0, 7), (2, 0)])
 def test_empty_batches_and_empty_sources(case, b, s):
-  sizes = {**SIZES, 's': s}
+  sizes = {**SIZES, "s": s}
   arrays = [
-    np.ones((*(() if core[0] == 'n' else (b,)), *(sizes[dim] for dim in core)), np.float32)
+    np.ones((*(() if core[0] == "n" else (b,)), *(sizes[dim] for dim in core)), np.float32)
     for core in case.inputs
   ]
   if case.takes_mask:
     arrays[-1] = arrays[-1] > 0
   result = case.op(*arrays)
-  output = [sizes[dim] for dim in case.signature.split('->')[1].strip('()').split(',') if dim]
+  output = [sizes[dim] for dim in case.signature.split("->")[1].strip("()").split(",") if dim]
   assert result.shape == (b, *output)
   assert not result.any() or s
   gradient = jax.jit(jax.grad(lambda a: case.op(a, *arrays[1:]).sum()))(arrays[0])
@@ -294,7 +294,7 @@ def test_empty_batches_and_empty_sources(case, b, s):
 
 
 saturated = pytest.mark.parametrize(
-  'weights',
+  "weights",
   [
     [1, 1e-9],
     [1, 1e-20],
@@ -315,7 +315,7 @@ def test_jacobian_norm_keeps_its_digits(weights):
   np.testing.assert_allclose(attn.jacobian_norm(weights[::-1]), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize('weights', [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+@pytest.mark.parametrize("weights", [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 def test_measures_of_rows_without_spread(weights):
   weights = jnp.array(weights)
   for measure in (attn.entropy, attn.jacobian_norm):
@@ -325,7 +325,7 @@ def test_measures_of_rows_without_spread(weights):
   assert attn.max_weight(weights) == weights.max()
 
 
-@pytest.mark.parametrize('measure', [attn.entropy, attn.max_weight, attn.jacobian_norm])
+@pytest.mark.parametrize("measure", [attn.entropy, attn.max_weight, attn.jacobian_norm])
 def test_measures_do_not_hide_a_nan(measure):
   assert np.isnan(measure(jnp.array([0.5, jnp.nan, 0.5])))
 

@@ -24,19 +24,19 @@ class Attention(NamedTuple):
   weight where a window was gathered, and is None where the weights are over the whole source.
   """
 
-  context: Float[Array, '... t v']
-  weights: Float[Array, '... t s'] | None
-  positions: Integer[Array, '... t s'] | None
+  context: Float[Array, "... t v"]
+  weights: Float[Array, "... t s"] | None
+  positions: Integer[Array, "... t s"] | None
 
 
 def attend(
-  query: Real[Array, '... t q'],
-  keys: Real[Array, '... s k'],
-  values: Real[Array, '... s v'] | None = None,
-  mask: Bool[Array, '... s'] | Bool[Array, '... t s'] | None = None,
+  query: Real[Array, "... t q"],
+  keys: Real[Array, "... s k"],
+  values: Real[Array, "... s v"] | None = None,
+  mask: Bool[Array, "... s"] | Bool[Array, "... t s"] | None = None,
   *,
   score: Score = dot,
-  scale: Real[Array, ''] | float = 1.0,
+  scale: Real[Array, ""] | float = 1.0,
   return_weights: bool = True,
 ) -> Attention:
   """(t,q),(s,k),(s,v),(t,s)->(t,v),(t,s)
@@ -88,12 +88,12 @@ def attend(
     >>> print(attn.attend(query, projected, values=keys, score=score).context.shape)
     (2, 2)
   """
-  query, keys = real_array('attend', 'query', query), real_array('attend', 'keys', keys)
-  values = keys if values is None else real_array('attend', 'values', values)
-  arrays = {'query': query, 'keys': keys, 'values': values}
-  leading = check_shapes('attend', [('t', 'q'), ('s', 'k'), ('s', 'v')], arrays)
+  query, keys = real_array("attend", "query", query), real_array("attend", "keys", keys)
+  values = keys if values is None else real_array("attend", "values", values)
+  arrays = {"query": query, "keys": keys, "values": values}
+  leading = check_shapes("attend", [("t", "q"), ("s", "k"), ("s", "v")], arrays)
   full = (*leading, query.shape[-2], keys.shape[-2])
-  mask = _full_mask(mask_array('attend', mask), full)
+  mask = _full_mask(mask_array("attend", mask), full)
   dtype = result_dtype([query, keys, values])
 
   # What nobody reads goes before the score sees it: a select after it would leave NaN gradients.
@@ -107,7 +107,7 @@ def attend(
   expected = (*np.broadcast_shapes(query.shape[:-2], keys.shape[:-2]), *full[-2:])
   if jnp.shape(scores) != expected:
     raise ValueError(
-      f'attend: score returned shape {jnp.shape(scores)}, expected {expected}, that is [..., t, s]'
+      f"attend: score returned shape {jnp.shape(scores)}, expected {expected}, that is [..., t, s]"
     )
   scores = _poison(scores.astype(widened(dtype)), mask & ~finite[..., None, :])
   weights = softmax(scores, mask, scale=scale)
@@ -125,8 +125,8 @@ def _full_mask(mask: jax.Array | None, full: tuple[int, ...]) -> jax.Array:
     return jnp.ones((*[1] * (axes - 1), full[-1]), bool)
   if mask.ndim > axes:
     raise ValueError(
-      f'attend: mask has shape {mask.shape}, expected [..., t, s] of {axes} axes or [..., s] of '
-      f'fewer; the weights have shape {full}'
+      f"attend: mask has shape {mask.shape}, expected [..., t, s] of {axes} axes or [..., s] of "
+      f"fewer; the weights have shape {full}"
     )
   if mask.ndim < axes:
     padding = (1,) * (axes - 1 - mask.ndim)
@@ -138,15 +138,15 @@ def _full_mask(mask: jax.Array | None, full: tuple[int, ...]) -> jax.Array:
   except ValueError:
     fits = False
   if not fits:
-    kind = '[..., t, s]' if mask.ndim == axes else '[..., s]'
+    kind = "[..., t, s]" if mask.ndim == axes else "[..., s]"
     raise ValueError(
-      f'attend: mask has shape {mask.shape}, expected {kind} for weights of shape {full}'
+      f"attend: mask has shape {mask.shape}, expected {kind} for weights of shape {full}"
     )
   return jnp.broadcast_to(jnp.reshape(mask, aligned), (*aligned[:-1], full[-1]))
 
 
 # Compiled, so that a program under `jax_debug_nans` sees what comes out and not what goes in.
-@functools.partial(jax.jit, static_argnames='dtype', inline=True)
+@functools.partial(jax.jit, static_argnames="dtype", inline=True)
 def _keep(rows: jax.Array, read: jax.Array, dtype: np.dtype) -> jax.Array:
   """Rows [..., p, width] with zeros where `read` [..., p], over all that share them, is False."""
   read = read.any(tuple(range(read.ndim + 1 - rows.ndim)))

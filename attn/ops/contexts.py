@@ -6,12 +6,12 @@ from jaxtyping import Array, Bool, Float, Real
 from attn.ops.lifting import lifted
 
 
-@lifted('(s),(s,v),(s)->(v)')
+@lifted("(s),(s,v),(s)->(v)")
 def context(
-  weights: Real[Array, '... s'],
-  values: Real[Array, '... s v'],
-  mask: Bool[Array, '... s'] | None = None,
-) -> Float[Array, '... v']:
+  weights: Real[Array, "... s"],
+  values: Real[Array, "... s v"],
+  mask: Bool[Array, "... s"] | None = None,
+) -> Float[Array, "... v"]:
   """(s),(s,v),(s)->(v)
 
   Context of one query: c_i = sum_j alpha_ij h_j.

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-P = ParamSpec('P')
-R = TypeVar('R')
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -26,8 +26,8 @@ def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
   reach the function as they are. Arrays enter one compiled call untouched, because even a cast of a
   NaN that is masked later would stop a program that runs under `jax_debug_nans`.
   """
-  inputs, output = signature.split('->')
-  dims = [tuple(re.findall(r'\w+', core)) for core in re.findall(r'\((.*?)\)', inputs)]
+  inputs, output = signature.split("->")
+  dims = [tuple(re.findall(r"\w+", core)) for core in re.findall(r"\((.*?)\)", inputs)]
 
   def decorate(function: Callable[P, R]) -> Callable[P, R]:
     parameters = inspect.signature(function)
@@ -38,16 +38,16 @@ def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
       present = [array for array in arrays if array is not None]
       dtype = result_dtype(present)
       wide = [array if array.dtype == bool else array.astype(widened(dtype)) for array in present]
-      cores = ','.join(f'({",".join(core)})' for core in dims[: len(present)])
+      cores = ",".join(f"({','.join(core)})" for core in dims[: len(present)])
       core = functools.partial(function, **options)
-      return jnp.vectorize(core, signature=f'{cores}->{output}')(*wide).astype(dtype)
+      return jnp.vectorize(core, signature=f"{cores}->{output}")(*wide).astype(dtype)
 
     @functools.wraps(function)
     def op(*args: P.args, **kwargs: P.kwargs) -> R:
       bound = parameters.bind(*args, **kwargs)
       bound.apply_defaults()
       arrays = {
-        key: mask_array(name, value) if key == 'mask' else real_array(name, key, value)
+        key: mask_array(name, value) if key == "mask" else real_array(name, key, value)
         for key, value in zip(parameters.parameters, bound.args, strict=False)
       }
       check_shapes(name, dims, arrays)
@@ -62,10 +62,10 @@ def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 def real_array(op: str, name: str, value: Any) -> jax.Array:
   """Returns `value` as an array if it holds real numbers, or raises TypeError."""
   if value is None:
-    raise TypeError(f'{op}: {name} is None, expected real numbers')
+    raise TypeError(f"{op}: {name} is None, expected real numbers")
   array = _as_array(value)
   if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)):
-    raise TypeError(f'{op}: {name} has dtype {array.dtype}, expected real numbers')
+    raise TypeError(f"{op}: {name} has dtype {array.dtype}, expected real numbers")
   return array
 
 
@@ -76,7 +76,7 @@ def mask_array(op: str, value: Any) -> jax.Array | None:
   array = _as_array(value)
   if array.dtype != bool:
     raise TypeError(
-      f'{op}: mask has dtype {array.dtype}, expected bool (True where the query may attend)'
+      f"{op}: mask has dtype {array.dtype}, expected bool (True where the query may attend)"
     )
   return array
 
@@ -116,19 +116,19 @@ def check_shapes(op: str, dims: Sequence[Sequence[str]], arrays: dict[str, Any])
     known = {dim: sizes[dim] for dim in core if dim in sizes}
     actual = dict(zip(core, shape[split:], strict=False))
     if split < 0 or any(actual[dim] != size for dim, (size, _) in known.items()):
-      expected = ', '.join(['...', *core])
-      sources = ', '.join(f'{dim} = {size} from {source}' for dim, (size, source) in known.items())
-      because = f' with {sources}' if sources else ''
-      raise ValueError(f'{op}: {name} has shape {shape}, expected ({expected}){because}')
+      expected = ", ".join(["...", *core])
+      sources = ", ".join(f"{dim} = {size} from {source}" for dim, (size, source) in known.items())
+      because = f" with {sources}" if sources else ""
+      raise ValueError(f"{op}: {name} has shape {shape}, expected ({expected}){because}")
     try:
       leading = np.broadcast_shapes(leading, shape[:split])
     except ValueError:
       # The usual cause: many queries against one set of keys, without an axis for the queries.
-      shared = 't' not in sizes and len(core) == 2 and core[0] == 's'
-      hint = f'; one for many queries is {name}[..., None, :, :]' if shared else ''
+      shared = "t" not in sizes and len(core) == 2 and core[0] == "s"
+      hint = f"; one for many queries is {name}[..., None, :, :]" if shared else ""
       raise ValueError(
-        f'{op}: {name} has shape {shape}, expected leading axes that broadcast with {leading}{hint}'
+        f"{op}: {name} has shape {shape}, expected leading axes that broadcast with {leading}{hint}"
       ) from None
     for dim, size in actual.items():
-      sizes.setdefault(dim, (size, f'{name} of shape {shape}'))
+      sizes.setdefault(dim, (size, f"{name} of shape {shape}"))
   return leading

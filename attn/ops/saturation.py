@@ -8,8 +8,8 @@ from jaxtyping import Array, Float, Real
 from attn.ops.lifting import lifted
 
 
-@lifted('(s)->()')
-def entropy(weights: Real[Array, '... s']) -> Float[Array, '...']:
+@lifted("(s)->()")
+def entropy(weights: Real[Array, "... s"]) -> Float[Array, "..."]:
   """(s)->()
 
   Entropy of the weights of one query in nats: -sum_j alpha_ij log alpha_ij over positive weights.
@@ -40,8 +40,8 @@ def entropy(weights: Real[Array, '... s']) -> Float[Array, '...']:
   return jnp.sum(-safe * jnp.log(safe))
 
 
-@lifted('(s)->()')
-def max_weight(weights: Real[Array, '... s']) -> Float[Array, '...']:
+@lifted("(s)->()")
+def max_weight(weights: Real[Array, "... s"]) -> Float[Array, "..."]:
   """(s)->()
 
   Largest weight of one query: max_j alpha_ij, which nears 1 as the softmax saturates.
@@ -67,8 +67,8 @@ def max_weight(weights: Real[Array, '... s']) -> Float[Array, '...']:
   return jnp.max(weights, initial=0)
 
 
-@lifted('(s)->()')
-def jacobian_norm(weights: Real[Array, '... s']) -> Float[Array, '...']:
+@lifted("(s)->()")
+def jacobian_norm(weights: Real[Array, "... s"]) -> Float[Array, "..."]:
   """(s)->()
 
   Frobenius norm of the Jacobian of the softmax at the weights of one query: of diag(a) - a a^T.

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Real
 from attn.ops.lifting import lifted
 
 
-@lifted('(k),(s,k)->(s)')
-def dot(query: Real[Array, '... k'], keys: Real[Array, '... s k']) -> Float[Array, '... s']:
+@lifted("(k),(s,k)->(s)")
+def dot(query: Real[Array, "... k"], keys: Real[Array, "... s k"]) -> Float[Array, "... s"]:
   """(k),(s,k)->(s)
 
   Dot score: score(h_t, h_s) = h_t^T h_s for every source position s.
@@ -43,8 +43,8 @@ def dot(query: Real[Array, '... k'], keys: Real[Array, '... s k']) -> Float[Arra
   return jnp.vecdot(query, keys)
 
 
-@lifted('(k),(s,k)->(s)')
-def scaled_dot(query: Real[Array, '... k'], keys: Real[Array, '... s k']) -> Float[Array, '... s']:
+@lifted("(k),(s,k)->(s)")
+def scaled_dot(query: Real[Array, "... k"], keys: Real[Array, "... s k"]) -> Float[Array, "... s"]:
   """(k),(s,k)->(s)
 
   Scaled dot score: q^T k_s / sqrt(k), so that independent components of mean 0 and variance 1 give
@@ -72,18 +72,18 @@ def scaled_dot(query: Real[Array, '... k'], keys: Real[Array, '... s k']) -> Flo
   """
   (width,) = query.shape
   if width == 0:
-    raise ValueError('scaled_dot: query has shape (..., 0), expected a width k of at least 1')
+    raise ValueError("scaled_dot: query has shape (..., 0), expected a width k of at least 1")
   return jnp.vecdot(query, keys) / math.sqrt(width)
 
 
-@lifted('(q),(s,k),(n,q),(n,k),(n)->(s)')
+@lifted("(q),(s,k),(n,q),(n,k),(n)->(s)")
 def additive(
-  query: Real[Array, '... q'],
-  keys: Real[Array, '... s k'],
-  w_a: Real[Array, '... n q'],
-  u_a: Real[Array, '... n k'],
-  v_a: Real[Array, '... n'],
-) -> Float[Array, '... s']:
+  query: Real[Array, "... q"],
+  keys: Real[Array, "... s k"],
+  w_a: Real[Array, "... n q"],
+  u_a: Real[Array, "... n k"],
+  v_a: Real[Array, "... n"],
+) -> Float[Array, "... s"]:
   """(q),(s,k),(n,q),(n,k),(n)->(s)
 
   Additive score: e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j) for every source position j.
@@ -121,10 +121,10 @@ def additive(
   return additive_projected(query, project_keys(keys, u_a), w_a, v_a)
 
 
-@lifted('(s,k),(n,k)->(s,n)')
+@lifted("(s,k),(n,k)->(s,n)")
 def project_keys(
-  keys: Real[Array, '... s k'], u_a: Real[Array, '... n k']
-) -> Float[Array, '... s n']:
+  keys: Real[Array, "... s k"], u_a: Real[Array, "... n k"]
+) -> Float[Array, "... s n"]:
   """(s,k),(n,k)->(s,n)
 
   The part of the additive score that no query changes: U_a h_j for every source position j.
@@ -152,13 +152,13 @@ def project_keys(
   return keys @ u_a.T
 
 
-@lifted('(q),(s,n),(n,q),(n)->(s)')
+@lifted("(q),(s,n),(n,q),(n)->(s)")
 def additive_projected(
-  query: Real[Array, '... q'],
-  projected: Real[Array, '... s n'],
-  w_a: Real[Array, '... n q'],
-  v_a: Real[Array, '... n'],
-) -> Float[Array, '... s']:
+  query: Real[Array, "... q"],
+  projected: Real[Array, "... s n"],
+  w_a: Real[Array, "... n q"],
+  v_a: Real[Array, "... n"],
+) -> Float[Array, "... s"]:
   """(q),(s,n),(n,q),(n)->(s)
 
   Additive score from projected keys, the part of each step: v_a^T tanh(W_a s_{i-1} + U_a h_j).

@@ -8,13 +8,13 @@ from jaxtyping import Array, Bool, Float, Integer, Real
 from attn.ops.lifting import lifted
 
 
-@lifted('(s),(s)->(s)')
+@lifted("(s),(s)->(s)")
 def softmax(
-  scores: Real[Array, '... s'],
-  mask: Bool[Array, '... s'] | None = None,
+  scores: Real[Array, "... s"],
+  mask: Bool[Array, "... s"] | None = None,
   *,
-  scale: Real[Array, ''] | float = 1.0,
-) -> Float[Array, '... s']:
+  scale: Real[Array, ""] | float = 1.0,
+) -> Float[Array, "... s"]:
   """(s),(s)->(s)
 
   Weights of one query: alpha_ij = exp(scale e_ij) / sum_k exp(scale e_ik).
@@ -48,7 +48,7 @@ def softmax(
   """
   scale = jnp.asarray(scale, scores.dtype)
   if scale.ndim:
-    raise ValueError(f'softmax: scale has shape {scale.shape}, expected one number')
+    raise ValueError(f"softmax: scale has shape {scale.shape}, expected one number")
   live = scores != -jnp.inf
   if mask is not None:
     live &= mask
@@ -62,7 +62,7 @@ def softmax(
   return jnp.where(live, exponentials / jnp.where(total == 0, 1, total), 0)
 
 
-def length_mask(lengths: Integer[Array, '...'], size: int) -> Bool[Array, '... size']:
+def length_mask(lengths: Integer[Array, "..."], size: int) -> Bool[Array, "... size"]:
   """()->(size)
 
   Mask of sentences padded on the right: True where the source position, from 0, is below length.
@@ -89,9 +89,9 @@ def length_mask(lengths: Integer[Array, '...'], size: int) -> Bool[Array, '... s
   """
   lengths = jnp.asarray(lengths)
   if not jnp.issubdtype(lengths.dtype, jnp.integer):
-    raise TypeError(f'length_mask: lengths has dtype {lengths.dtype}, expected integers')
+    raise TypeError(f"length_mask: lengths has dtype {lengths.dtype}, expected integers")
   if not isinstance(size, int | np.integer):
-    raise TypeError(f'length_mask: size is a {type(size).__name__}, expected a Python int')
+    raise TypeError(f"length_mask: size is a {type(size).__name__}, expected a Python int")
   if size < 0:
-    raise ValueError(f'length_mask: size is {size}, expected at least 0')
+    raise ValueError(f"length_mask: size is {size}, expected at least 0")
   return jnp.arange(size) < lengths[..., None]
