@@ -59,7 +59,14 @@ def translator(workdir: pathlib.Path) -> Translator:
     unknown = sum(ids.count(UNK) for ids in sources)
     if unknown:
       _warn(f"{unknown} symbols of the input are none that the model was trained on")
-    found = translation.translate(model, trained.params, sources, search)
+    found = translation.translate(
+      model,
+      trained.params,
+      sources,
+      search,
+      symbols=len(trained.target),
+      edges=trained.config.data.bucket_edges,
+    )
     if cut := sum(not one.finished for one in found):
       _warn(f"{cut} translations were cut at the longest length allowed")
     return [trained.target.decode(one.tokens) for one in found]

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import reference_models as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attn import models
 from attn.data.vocabulary import BOS
 from attn.models import ModelConfig, cells
+from tests import reference_models as reference
 
 BASE = ModelConfig(
   source_vocabulary=17,
@@ -130,7 +130,7 @@ def test_an_empty_source_gives_zeros_and_no_gradient(name):
   assert np.isfinite(got.logits).all()
   assert (np.asarray(got.contexts)[0] == 0).all()
   gradient = jax.grad(
-    lambda p: models.bind(config, p).teacher_forced(source[:1], lengths[:1], target[:1]).logits.sum()
+    lambda p: forced(config, p, source[:1], lengths[:1], target[:1]).logits.sum()
   )(params)
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
   assert (np.asarray(gradient["source"]) == 0).all()
@@ -268,7 +268,7 @@ def test_v_a_of_zero_attends_uniformly_and_only_v_a_moves_first():
 
 @pytest.mark.parametrize(
   "settings_, message",
-  [({"units": 0}, "model.units is 0"), ({"dropout": 1.0}, "model.dropout is 1.0")],
+  [({"units": 0}, "units is 0"), ({"dropout": 1.0}, "dropout is 1.0")],
 )
 def test_bad_sizes_are_refused(settings_, message):
   with pytest.raises(ValueError, match=message):

@@ -20,13 +20,13 @@ class SearchConfig:
   ratio: float = 2.0
   extra: int = 10
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Raises ValueError for a beam below 1, or limits that leave no room for a symbol."""
     if self.beam < 1:
-      raise ValueError(f"search.beam is {self.beam}; it must be at least 1 (1 is greedy search)")
+      raise ValueError(f"beam is {self.beam}; it must be at least 1 (1 is greedy search)")
     if self.ratio < 0 or self.extra < 1:
       raise ValueError(
-        f"search.ratio {self.ratio} must not be negative, search.extra {self.extra} not below 1"
+        f"ratio {self.ratio} must not be negative, extra {self.extra} not below 1"
       )
 
   def limit(self, source_length: int) -> int:

@@ -1,7 +1,7 @@
 """Decoding token sequences with a model of the family: batches in, hypotheses out."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from attn.data import pipeline
 from attn.data.vocabulary import BOS, EOS, PAD
 from attn.decoding.beam import beam_search
 from attn.decoding.config import SearchConfig
@@ -43,19 +44,23 @@ def search_batch(
   source: Int[Array, "b s"],
   length: Int[Array, " b"],
   limits: Int[Array, " b"],
+  symbols: Int[Array, ""],
 ) -> Hypotheses:
   """Encodes padded sources and searches; one compiled program a shape.
 
-  All hypotheses of a sentence read one copy of its annotations and projected keys.
+  All hypotheses of a sentence read one copy of its annotations and projected keys. Ids from
+  `symbols` on stand for nothing and are never emitted.
   """
   model = bind(config, params)
   memory = model.encode(source, length).for_hypotheses()
 
-  def step(state, tokens):
+  ids = jnp.arange(config.target_vocabulary)
+  # None of these is ever a label, but a model that has learned little may emit it all the same.
+  possible = (ids != PAD) & (ids != BOS) & (ids < symbols)
+
+  def step(state: Array, tokens: Array) -> tuple[Array, Array, Array | None]:
     log_probs, made = model.step(memory, state, tokens)
-    # Neither is ever a label; a small untrained model would emit them all the same.
-    log_probs = log_probs.at[..., jnp.array([PAD, BOS])].set(-jnp.inf)
-    return log_probs, made.state, made.weights
+    return jnp.where(possible, log_probs, -jnp.inf), made.state, made.weights
 
   return beam_search(
     step,
@@ -76,59 +81,60 @@ def translate(
   sources: Sequence[Sequence[int]],
   search: SearchConfig,
   *,
+  symbols: int,
+  edges: Sequence[int],
   batch_size: int = 128,
   done: Callable[[int], None] = lambda count: None,
 ) -> list[Translation]:
   """Decodes sources of any length, in their order, whatever batches they fall into.
 
-  Lengths and batch sizes are rounded up to powers of two, so few programs are compiled.
+  A few sources make a batch of their own size, rounded up to a power of two, and longer ones than
+  the last edge are padded to the next power of two: few programs are compiled.
 
   Args:
     config: the model, vocabulary sizes filled in.
     params: its parameters.
     sources: ids of each source, without EOS; may be empty.
     search: how to search.
+    symbols: size of the target vocabulary, which the model's may exceed.
+    edges: ascending lengths that sources are padded to, EOS counted.
     batch_size: most sources decoded together.
     done: called with the number of sources finished, after each batch.
   """
-  results: list[Translation | None] = [None] * len(sources)
-  finished = 0
-  for rows, size, edge in _batches([len(s) + 1 for s in sources], batch_size):
-    ids = np.full((size, edge), PAD, np.int32)
-    lengths = np.zeros(size, np.int32)
-    for at, row in enumerate(rows):
-      lengths[at] = len(sources[row]) + 1
-      ids[at, : lengths[at]] = [*sources[row], EOS]
-    limits = np.array([search.limit(n) if n else 0 for n in lengths.tolist()], np.int32)
+  size = min(batch_size, 1 << max(len(sources) - 1, 0).bit_length())
+  store = pipeline.TokenStore.from_ids(
+    sources,
+    [()] * len(sources),
+    source_size=params["source"].shape[0],
+    target_size=symbols,
+  )
+  results: dict[int, Translation] = {}
+  for batch in pipeline.evaluation_batches(store, batch_size=size, edges=edges):
+    lengths = batch["source_length"].tolist()
     best = jax.device_get(
-      search_batch(config, search, search.limit(edge), params, ids, lengths, limits)
+      search_batch(
+        config,
+        search,
+        search.limit(batch["source"].shape[1]),
+        params,
+        batch["source"],
+        batch["source_length"],
+        np.array([search.limit(n) if n else 0 for n in lengths], np.int32),
+        symbols,
+      )
     )
-    for at, row in enumerate(rows):
-      results[row] = _first(best, at, int(lengths[at]))
-    finished += len(rows)
-    done(finished)
-  return results
+    for at, row in enumerate(batch["index"].tolist()):
+      if row >= 0:
+        results[row] = _first(best, at, lengths[at])
+    done(len(results))
+  return [results[row] for row in range(len(sources))]
 
 
 def _first(found: Hypotheses, row: int, source_length: int) -> Translation:
   """The best hypothesis of one row, cut to its real size."""
   length, finished = int(found.lengths[row, 0]), bool(found.finished[row, 0])
-  weights = None if found.weights is None else found.weights[row, 0, :length, :source_length]
+  weights = None
+  if found.weights is not None:
+    weights = np.asarray(found.weights)[row, 0, :length, :source_length]
   tokens = found.tokens[row, 0, : length - finished].tolist()
   return Translation(tokens, float(found.scores[row, 0]), finished, weights)
-
-
-def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[tuple[list[int], int, int]]:
-  """Rows that share a padded length, with the padded numbers of rows and positions."""
-  buckets: dict[int, list[int]] = {}
-  for row, length in enumerate(lengths):
-    buckets.setdefault(max(8, _power(length)), []).append(row)
-  for edge, rows in sorted(buckets.items()):
-    for start in range(0, len(rows), batch_size):
-      taken = rows[start : start + batch_size]
-      yield taken, min(batch_size, _power(len(taken))), edge
-
-
-def _power(n: int) -> int:
-  """The least power of two that is at least n."""
-  return 1 << (n - 1).bit_length()

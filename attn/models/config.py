@@ -44,13 +44,13 @@ class ModelConfig:
   initialisation: Literal["bahdanau", "glorot"] = "bahdanau"
   dropout: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Raises ValueError for a size below 1 or a dropout outside [0, 1)."""
     for name in ("embedding", "units", "alignment", "maxout"):
       if getattr(self, name) < 1:
-        raise ValueError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
+        raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
     if not 0.0 <= self.dropout < 1.0:
-      raise ValueError(f"model.dropout is {self.dropout}; it must be in [0, 1)")
+      raise ValueError(f"dropout is {self.dropout}; it must be in [0, 1)")
 
   @property
   def annotation(self) -> int:

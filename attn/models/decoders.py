@@ -18,13 +18,13 @@ class Decoder(nnx.Module):
 
   def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
     """Parameters under the paper's letters, in its orientation `[out, in]`."""
-    make, n, m, l = recipe(config.initialisation), config.units, config.embedding, config.maxout
-    vocabulary, biases = config.target_vocabulary, config.biases
+    make, n, m = recipe(config.initialisation), config.units, config.embedding
+    l2, vocabulary, biases = 2 * config.maxout, config.target_vocabulary, config.biases
 
-    def param(*shape):
+    def param(*shape: int | None) -> nnx.Param[Array]:
       return nnx.Param(make.other(rngs.params(), shape))
 
-    def bias(size):
+    def bias(size: int | None) -> nnx.Param[Array] | None:
       return nnx.Param(jnp.zeros(size)) if biases else None
 
     self.w_s, self.b_s = param(n, n), bias(n)
@@ -32,9 +32,9 @@ class Decoder(nnx.Module):
     self.u_gates = nnx.Param(make.recurrent(rngs.params(), (2 * n, n)))
     self.u = nnx.Param(make.recurrent(rngs.params(), (n, n)))
     self.score = Additive(config, rngs) if config.score == "additive" else None
-    self.u_o, self.v_o, self.c_o = param(2 * l, n), param(2 * l, m), param(2 * l, config.annotation)
-    self.b_o = bias(2 * l)
-    self.w_o, self.b_w = param(vocabulary, l), bias(vocabulary)
+    self.u_o, self.v_o, self.c_o = param(l2, n), param(l2, m), param(l2, config.annotation)
+    self.b_o = bias(l2)
+    self.w_o, self.b_w = param(vocabulary, config.maxout), bias(vocabulary)
 
   @property
   def step(self) -> Callable[..., steps.Step]:
@@ -44,6 +44,11 @@ class Decoder(nnx.Module):
   def start(self, memory: Memory) -> Float[Array, "... n"]:
     """s_0 = tanh(W_s h), h the backward state at word 1 or the last forward one."""
     return jnp.tanh(_plus(memory.initial @ self.w_s[...].T, self.b_s))
+
+  def scores(self, state: Float[Array, "... n"], memory: Memory) -> Float[Array, "... s"]:
+    """e_ij of one state with every annotation; only for a decoder with attention."""
+    assert self.score is not None and memory.keys is not None
+    return self.score(state, memory.keys)
 
   def word(self, embedded: Float[Array, "... m"]) -> steps.Word:
     """The shares of embedded previous words in state and readout."""
@@ -71,5 +76,5 @@ class Decoder(nnx.Module):
     return _plus(readout @ self.w_o[...].T, self.b_w)
 
 
-def _plus(x: Array, bias: nnx.Param | None) -> Array:
+def _plus(x: Array, bias: nnx.Param[Array] | None) -> Array:
   return x if bias is None else x + bias[...]

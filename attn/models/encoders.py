@@ -34,7 +34,7 @@ class Recurrence(nnx.Module):
     if self.b is not None:
       inputs += self.b[...]
 
-    def step(state, x):
+    def step(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
       inputs, valid = x
       state = jnp.where(valid, cells.gru(inputs, state, self.u_gates[...], self.u[...]), state)
       return state, jnp.where(valid, state, 0.0)

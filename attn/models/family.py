@@ -104,16 +104,17 @@ class Seq2Seq(nnx.Module):
     previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
     words = self.decoder.word(self._drop(self.target[...][previous.T], rng, 1))
 
-    def step(state, word):
+    def step(state: Array, word: steps.Word) -> tuple[Array, tuple[Array, Array, Array | None]]:
       step = self.decoder.step(self.decoder, memory, state, word)
       return step.state, (step.state, step.context, step.weights)
 
     _, (states, contexts, weights) = jax.lax.scan(step, self.start(memory), words)
     readouts = self._drop(self.decoder.readout(states, words, contexts), rng, 2)
-    return jax.tree.map(
+    forced: Forced = jax.tree.map(
       lambda leaf: jnp.swapaxes(leaf, 0, 1),
       Forced(self.decoder.logits(readouts), weights, contexts),
     )
+    return forced
 
   def _drop(self, x: Array, rng: Array | None, place: int) -> Array:
     if rng is None or self.dropout == 0.0:

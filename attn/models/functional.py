@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import Any
 
 import jax
 from flax import nnx
@@ -10,7 +11,7 @@ from jaxtyping import Array
 from attn.models.config import ModelConfig
 from attn.models.family import Seq2Seq
 
-Params = dict[str, object]
+Params = dict[str, Any]
 
 
 def init(config: ModelConfig, rng: Array) -> Params:
@@ -36,6 +37,6 @@ def parameter_count(config: ModelConfig) -> int:
 
 
 @functools.lru_cache
-def _graph(config: ModelConfig) -> nnx.GraphDef:
+def _graph(config: ModelConfig) -> nnx.GraphDef[Seq2Seq]:
   model = nnx.eval_shape(lambda: Seq2Seq(config, nnx.Rngs(0)))
   return nnx.split(model)[0]

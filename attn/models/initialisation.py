@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 Initializer = Callable[..., Float[Array, "..."]]
@@ -20,7 +21,9 @@ class Recipe(NamedTuple):
   other: Initializer
 
 
-def orthogonal_blocks(rng: Array, shape: tuple[int, int], dtype=jnp.float32) -> Array:
+def orthogonal_blocks(
+  rng: Array, shape: tuple[int, int], dtype: DTypeLike = jnp.float32
+) -> Float[Array, "rows n"]:
   """Square orthogonal blocks one above the other: `[k n, n]`."""
   rows, n = shape
   block = jax.nn.initializers.orthogonal()

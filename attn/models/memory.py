@@ -28,4 +28,5 @@ class Memory(NamedTuple):
 
   def for_hypotheses(self) -> "Memory":
     """The same memory with an axis of size 1 after the batch, shared by all hypotheses."""
-    return jax.tree.map(lambda leaf: leaf[:, None], self)
+    shared: Memory = jax.tree.map(lambda leaf: leaf[:, None], self)
+    return shared

@@ -50,7 +50,7 @@ def bahdanau(
   decoder: "Decoder", memory: Memory, state: Float[Array, "... n"], word: Word
 ) -> Step:
   """Bahdanau 2015, section 3.1: score with s_{i-1}, read, update with c_i, emit from s_i."""
-  scores = decoder.score(state, memory.keys)  # e_ij = a(s_{i-1}, h_j)
+  scores = decoder.scores(state, memory)  # e_ij = a(s_{i-1}, h_j)
   weights = attn.softmax(scores, memory.mask)  # alpha_ij
   context = attn.context(weights, memory.annotations)  # c_i; annotations are 0 at padding
   state = decoder.update(state, word, context)  # s_i = f(s_{i-1}, y_{i-1}, c_i)

@@ -26,7 +26,8 @@ class Checkpoints:
   @property
   def latest(self) -> int | None:
     """The newest whole checkpoint's step, None when there is none."""
-    return self._manager.latest_step()
+    step: int | None = self._manager.latest_step()
+    return step
 
   def save(self, step: int, state: TrainState, record: dict[str, Any]) -> None:
     """Writes `state` and the JSON-able `record` as the checkpoint of `step`."""

@@ -30,11 +30,11 @@ class OptimizerConfig:
   rho: float = 0.95
   epsilon: float = 1e-8
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Raises ValueError for a clip norm or a rate that is not positive."""
     for name in ("clip_norm", "learning_rate", "epsilon"):
       if getattr(self, name) <= 0:
-        raise ValueError(f"optimizer.{name} is {getattr(self, name)}; it must be positive")
+        raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TrainConfig:
     steps: updates.
     seed: of parameters, data order and dropout.
     log_every: updates between lines of `metrics.jsonl`.
-    validate_every: updates between losses on the dev split.
+    validate_every: updates between losses on the dev split; None takes none.
     checkpoint_every: updates between checkpoints; a kill loses at most these.
   """
 
@@ -60,11 +60,12 @@ class TrainConfig:
   steps: int = 10_000
   seed: int = 0
   log_every: int = 100
-  validate_every: int = 1000
+  validate_every: int | None = 1000
   checkpoint_every: int = 1000
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Raises ValueError for a count below 1."""
     for name in ("steps", "log_every", "validate_every", "checkpoint_every"):
-      if getattr(self, name) < 1:
-        raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+      count = getattr(self, name)
+      if count is not None and count < 1:
+        raise ValueError(f"{name} is {count}; it must be at least 1")

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from attn import configs
 from attn.data import catalog, pipeline
 from attn.data.vocabulary import Vocabulary
 from attn.training import objective, state, workdir
@@ -140,7 +139,7 @@ class _Run:
         loss = self._write_window(metrics, seen / max(now - clock, 1e-9))
         progress.update(self.step, f"loss {loss:.4f}")
         clock = now
-      if last or self.step % config.validate_every == 0:
+      if config.validate_every and (last or self.step % config.validate_every == 0):
         metrics.write(self.step, dev_loss=mean_loss(config, self.state.params, dev))
         clock = time.monotonic()
       if last or self.step % config.checkpoint_every == 0 or stop.asked is not None:

@@ -69,7 +69,7 @@ def update(
   (loss, symbols), gradients = jax.value_and_grad(objective.mean_loss, has_aux=True)(
     state.params, model, batch, dropout
   )
-  norm = optax.global_norm(gradients)
+  norm = optax.tree.norm(gradients)
   updates, moments = optimizers.build(optimizer, steps).update(
     gradients, state.optimizer, state.params
   )

@@ -1,6 +1,5 @@
 """A run's folder: its configuration, vocabularies and checkpoints, and how they come back."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -68,7 +67,7 @@ def resolve(config: TrainConfig, source: Vocabulary, target: Vocabulary) -> Trai
   Raises:
     ConfigError: a size is given that is too small for the data.
   """
-  sizes = {}
+  sizes: dict[str, int] = {}
   for side, vocabulary in (("source", source), ("target", target)):
     name = f"{side}_vocabulary"
     asked = getattr(config.model, name)
@@ -78,7 +77,7 @@ def resolve(config: TrainConfig, source: Vocabulary, target: Vocabulary) -> Trai
         " give at least that many"
       )
     sizes[name] = len(vocabulary) if asked is None else asked
-  return dataclasses.replace(config, model=dataclasses.replace(config.model, **sizes))
+  return configs.override(config, {f"model.{name}": size for name, size in sizes.items()})
 
 
 def load(workdir: str | os.PathLike[str]) -> Trained:

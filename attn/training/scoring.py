@@ -1,0 +1,173 @@
+"""Decoding a split with a trained model and holding the outputs against their references."""
+
+import functools
+import json
+import os
+import pathlib
+import time
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from attn import configs
+from attn.data import catalog, pipeline
+from attn.decoding.translation import translate
+from attn.evaluation import alignment, error_rates
+from attn.models import ModelConfig, bind
+from attn.models.functional import Params
+from attn.training.progress import Progress
+from attn.training.workdir import Trained, load
+
+
+class Outputs(NamedTuple):
+  """What a model made of the distinct sources of a split, and how wrong each output is.
+
+  Attributes:
+    sources: the texts, each once.
+    outputs: the model's texts.
+    references: for each source all targets that the split has for it.
+    lengths: symbols of each source.
+    wrong: 1 where the output equals no reference, else 0.
+    edits: edits of symbols to the nearest reference.
+    reference_lengths: symbols of that reference.
+    unfinished: outputs cut at their length limit.
+  """
+
+  sources: list[str]
+  outputs: list[str]
+  references: list[list[str]]
+  lengths: Int[np.ndarray, " n"]
+  wrong: Float[np.ndarray, " n"]
+  edits: Int[np.ndarray, " n"]
+  reference_lengths: Int[np.ndarray, " n"]
+  unfinished: int
+
+  @property
+  def word_error_rate(self) -> float:
+    """Share of sources whose output equals none of their references."""
+    return float(self.wrong.mean())
+
+  @property
+  def symbol_error_rate(self) -> float:
+    """Edits to the nearest references over their symbols."""
+    return float(self.edits.sum() / self.reference_lengths.sum())
+
+
+def decode(trained: Trained, corpus: catalog.Corpus, *, label: str = "decode") -> Outputs:
+  """Searches with the run's own settings; references of a source are all its targets."""
+  references: dict[str, list[str]] = {}
+  for source, target in zip(corpus.sources, corpus.targets, strict=True):
+    references.setdefault(source, []).append(target)
+  sources = list(references)
+  with Progress(label, len(sources)) as progress:
+    found = translate(
+      trained.config.model,
+      trained.params,
+      [trained.source.encode(text) for text in sources],
+      trained.config.search,
+      symbols=len(trained.target),
+      edges=trained.config.data.bucket_edges,
+      batch_size=trained.config.data.batch_size,
+      done=progress.update,
+    )
+  split = trained.target.split
+  outputs = [trained.target.decode(one.tokens) for one in found]
+  made = [split(text) for text in outputs]
+  accepted = [[split(text) for text in texts] for texts in references.values()]
+  edits = error_rates.phoneme_edits(made, accepted)
+  return Outputs(
+    sources=sources,
+    outputs=outputs,
+    references=list(references.values()),
+    lengths=np.array([len(trained.source.split(text)) for text in sources]),
+    wrong=error_rates.word_errors(made, accepted),
+    edits=edits.edits,
+    reference_lengths=edits.lengths,
+    unfinished=sum(not one.finished for one in found),
+  )
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def _weights(config: ModelConfig, params: Params, batch: dict[str, Array]) -> Array | None:
+  return (
+    bind(config, params)
+    .teacher_forced(batch["source"], batch["source_length"], batch["target"])
+    .weights
+  )
+
+
+def forced_weights(trained: Trained, corpus: catalog.Corpus) -> list[Float[np.ndarray, "t s"]]:
+  """Attention along the references (Luong's protocol): rows and columns of real symbols only.
+
+  The source's EOS may draw weight; its column is left out here, and rows are not renormalised.
+
+  Raises:
+    ValueError: the model has no attention.
+  """
+  if trained.config.model.score == "none":
+    raise ValueError("a model without attention (model.score='none') has no weights to show")
+  store = pipeline.TokenStore.encode(corpus, trained.source, trained.target)
+  data = trained.config.data
+  result: dict[int, np.ndarray] = {}
+  for batch in pipeline.evaluation_batches(
+    store, batch_size=data.batch_size, edges=data.bucket_edges
+  ):
+    weights = np.asarray(_weights(trained.config.model, trained.params, batch))
+    for row, index in enumerate(batch["index"].tolist()):
+      if index >= 0:
+        t, s = batch["target_length"][row] - 1, batch["source_length"][row] - 1
+        result[index] = weights[row, :t, :s]
+  return [result[index] for index in range(len(corpus))]
+
+
+def forced_links(trained: Trained, corpus: catalog.Corpus) -> list[set[tuple[int, int]]]:
+  """One link a target symbol, to the source symbol of the largest weight."""
+  return [alignment.links(weights) for weights in forced_weights(trained, corpus)]
+
+
+def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, float]:
+  """Scores the model in `workdir` on a split; reads the split once.
+
+  Writes `evaluation/SPLIT.json` (the numbers returned, with step, search and time) and
+  `evaluation/SPLIT.tsv` (source, output, and the references, a line each source).
+
+  Returns:
+    `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`, and, where the data set has
+    gold alignments and the model attention, `alignment_error_rate` along the references.
+
+  Raises:
+    FileNotFoundError: the folder holds no trained model.
+    DataError: the data cannot be had.
+  """
+  folder, began = pathlib.Path(workdir), time.monotonic()
+  trained = load(folder)
+  data = trained.config.data
+  corpus = catalog.load(data.name, split, data.data_dir)
+  outputs = decode(trained, corpus, label=f"decode {split}")
+  scores: dict[str, float] = {
+    "sources": len(outputs.sources),
+    "word_error_rate": outputs.word_error_rate,
+    "symbol_error_rate": outputs.symbol_error_rate,
+    "unfinished": outputs.unfinished,
+  }
+  if corpus.alignments is not None and trained.config.model.score != "none":
+    scores["alignment_error_rate"] = alignment.alignment_error_rate(
+      forced_links(trained, corpus), corpus.alignments
+    )
+  (folder / "evaluation").mkdir(exist_ok=True)
+  rows = zip(outputs.sources, outputs.outputs, outputs.references, strict=True)
+  lines = ["\t".join([source, output, *references]) for source, output, references in rows]
+  (folder / "evaluation" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+  record = {
+    **scores,
+    "step": trained.step,
+    "search": configs.to_dict(trained.config.search),
+    "seconds": round(time.monotonic() - began, 1),
+  }
+  # Written last and in one piece: where it stands, the split has been scored.
+  path = folder / "evaluation" / f"{split}.json"
+  path.with_suffix(".tmp").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+  os.replace(path.with_suffix(".tmp"), path)
+  return scores

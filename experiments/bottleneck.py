@@ -1,0 +1,315 @@
+"""What does a fixed vector cost, against attention, as sources grow longer?
+
+Two models that differ in attention alone are trained side by side: RNNsearch reads annotations
+through additive attention, the other decodes from one vector, the encoder's last states in both
+directions, fed at every step (RNNencdec, with RNNsearch's encoder in place of a forward one, so
+that nothing but attention differs). Both see the same batches in the same order for the same
+number of updates. `g2p` is real: English spelling to sound, the whole of CMUdict or as much of it
+as the profile's updates reach. `reverse` is generated: letters to be said backwards, with the
+alignment known. Lengths lie inside the training range.
+
+Errors by length are symbol errors (edits to the nearest reference over its symbols), because a
+whole word's chance of being wrong grows with its length even if each symbol's does not.
+
+Command: python -m launch.run --experiment=bottleneck
+Time: see the table of profiles in the README; a killed run goes on where it was.
+Expect: on `reverse` the fixed vector fails from about ten symbols on and attention does not; on
+g2p, whose words are short, attention is better by a few points at every length.
+
+Rules, stated before the run (intervals are 95%, over seeds, paired where two models are compared):
+  The trained claims are not resolved unless attention makes fewer than LEARNED % symbol errors on
+    each data set: models that have not learned the task tell nothing about it.
+  42 `same_context`: the contexts of the fixed-vector model differ between steps by exactly nothing
+    and those of attention do: qualified, as it holds where the vector is fed at each step, and a
+    vector that is only an initial state (Sutskever 2014) has no context to compare. Else
+    contradicted.
+  23 `falls`: the rise of the fixed vector's error from the shortest to the longest sources. Not
+    above 0 on some data set: contradicted (interval below 0) or not resolved. Else qualified: the
+    claim's other half, unknown words, is not measured here.
+  25 `on_all`: that rise, less the rise with attention. 73 `on_all`: the overall error of the fixed
+    vector, less that with attention. Above 0 on every data set: reproduced; below on every one:
+    contradicted; above on some: qualified, with the data set named; else not resolved.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attn import configs
+from attn.data import catalog
+from attn.data.config import DataConfig
+from attn.decoding.config import SearchConfig
+from attn.evaluation.intervals import Interval, mean_interval, paired_interval
+from attn.models import ModelConfig
+from attn.report import recorder, results
+from attn.report.results import Claim, Metric, Verdict
+from attn.training import OptimizerConfig, TrainConfig
+from experiments import bottleneck_figures as drawn
+from experiments import claims
+from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured, measure
+
+CLAIMS = ("23", "25", "42", "73")
+
+LEARNED = 50.0
+
+# One size of vocabulary and one set of buckets for both data sets, so that the programs compiled
+# for one serve the other; rows beyond a data set's symbols stay unused.
+_MODEL = ModelConfig(
+  source_vocabulary=64,
+  target_vocabulary=64,
+  embedding=64,
+  units=128,
+  alignment=64,
+  maxout=64,
+  biases=True,
+  initialisation="glorot",
+)
+_DATA = DataConfig(batch_size=128, bucket_edges=(10, 22, 36))
+_TRAIN = TrainConfig(
+  model=_MODEL,
+  data=_DATA,
+  optimizer=OptimizerConfig(learning_rate=3e-3, warmup=100),
+  search=SearchConfig(beam=1),
+  validate_every=None,
+  checkpoint_every=500,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """What is trained on each data set, and how often.
+
+  Attributes:
+    g2p: the run with attention on g2p; the fixed vector's differs in `model.score` alone.
+    reverse: the same on `reverse`.
+    seed: the first seed.
+    seeds: how many, counting up from it; at least 2, for an interval.
+    test: test sources decoded a run; None takes all.
+    g2p_edges: longest sources, in letters, of the groups of g2p.
+    reverse_edges: longest sources, in letters, of the groups of `reverse`.
+  """
+
+  g2p: TrainConfig = dataclasses.replace(
+    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=2000
+  )
+  reverse: TrainConfig = dataclasses.replace(
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=1000
+  )
+  seed: int = 0
+  seeds: int = 3
+  test: int | None = None
+  g2p_edges: tuple[int, ...] = (5, 7, 9, 11)
+  reverse_edges: tuple[int, ...] = (5, 10, 15)
+
+  def __post_init__(self) -> None:
+    """Refuses a single seed: a verdict never rests on one."""
+    if self.seeds < 2:
+      raise configs.ConfigError(f"seeds is {self.seeds}: an interval needs at least 2")
+
+  @property
+  def data(self) -> dict[str, tuple[TrainConfig, tuple[int, ...]]]:
+    """By name: the run with attention, and the edges of its groups by length."""
+    return {"g2p": (self.g2p, self.g2p_edges), "reverse": (self.reverse, self.reverse_edges)}
+
+
+def profiles() -> dict[str, dict[str, Any]]:
+  """Overrides by profile."""
+  both = lambda **values: {  # noqa: E731
+    f"{data}.{path.replace('__', '.')}": value
+    for data in ("g2p", "reverse")
+    for path, value in values.items()
+  }
+  smoke = {
+    **both(
+      steps=12, data__limit=1000, data__batch_size=32, data__bucket_edges=(36,), model__units=16,
+      model__embedding=8, model__alignment=8, model__maxout=8,
+    ),
+    "seeds": 2,
+    "test": 64,
+  }  # fmt: skip
+  full = {
+    **both(model__units=256, model__embedding=128, model__alignment=128, model__maxout=128,
+           model__dropout=0.2, search__beam=5),
+    "g2p.steps": 9000, "reverse.steps": 3000, "seeds": 5,
+  }  # fmt: skip
+  return {"smoke": smoke, "default": {}, "full": full}
+
+
+def sweep_quick() -> list[dict[str, Any]]:
+  """The width of the states, which bounds what a fixed vector can hold."""
+  return [
+    {**profiles()["smoke"], "g2p.model.units": units, "reverse.model.units": units}
+    for units in (8, 16, 32)
+  ]
+
+
+def same_context(fixed: float, attention: float) -> Verdict:
+  """Whether contexts are one vector for all steps exactly where there is no attention.
+
+  Args:
+    fixed: largest difference between contexts of one target, fixed vector.
+    attention: the same with attention.
+  """
+  return results.QUALIFIED if fixed == 0.0 < attention else results.CONTRADICTED
+
+
+def falls(rises: Sequence[Interval], *, learned: bool) -> Verdict:
+  """Whether errors rise with length; an interval a data set."""
+  if not learned:
+    return results.NOT_RESOLVED
+  if any(rise.high < 0 for rise in rises):
+    return results.CONTRADICTED
+  return results.QUALIFIED if all(rise.low > 0 for rise in rises) else results.NOT_RESOLVED
+
+
+def on_all(differences: Sequence[Interval], *, learned: bool) -> Verdict:
+  """Whether a difference is above 0; an interval a data set."""
+  if not learned:
+    return results.NOT_RESOLVED
+  if all(difference.high < 0 for difference in differences):
+    return results.CONTRADICTED
+  above = [difference.low > 0 for difference in differences]
+  if all(above):
+    return results.REPRODUCED
+  return results.QUALIFIED if any(above) else results.NOT_RESOLVED
+
+
+def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
+  """Trains and decodes what is missing in `workdir`, judges the claims and draws the figures.
+
+  Args:
+    config: what is trained.
+    workdir: where `result.json`, the figures and, in `checkpoints/`, every training run go.
+  """
+  seeds = range(config.seed, config.seed + config.seeds)
+  record = recorder.Recorder("bottleneck", config, profiles(), workdir, seeds=seeds)
+  for name, (train, _) in config.data.items():
+    catalog.prepare(name, train.data.data_dir)
+  measured: dict[str, dict[str, list[Measured]]] = {}
+  for name, (train, edges) in config.data.items():
+    measured[name] = {arm: [] for arm in ARMS}
+    for seed in seeds:
+      for arm in ARMS:
+        folder = pathlib.Path(workdir) / "checkpoints" / f"{name}-{arm.replace(' ', '-')}-{seed}"
+        one = measure(train, arm, seed, folder, edges=edges, test=config.test)
+        record.log(data=name, arm=arm, seed=seed, word_errors=one.word_errors)
+        measured[name][arm].append(one)
+  judged = judge(measured)
+  record.figure("length", drawn.by_length(measured), caption=_caption(measured, config))
+  record.figure("attention", drawn.attention(measured), caption=(
+    "Attention of the first seed along the reference of a test source: a row a target symbol, a"
+    " column a source symbol. Each row sums to 1 less what falls on the end of the source."
+  ))  # fmt: skip
+  return record.finish(metrics=_metrics(measured), claims=judged)
+
+
+def overall(runs: Sequence[Measured]) -> list[float]:
+  """Symbol errors of each run, %."""
+  return [one.symbol_errors for one in runs]
+
+
+def rises(runs: Sequence[Measured]) -> list[float]:
+  """How much the symbol error of the longest group exceeds that of the shortest, points."""
+  return [one.groups[-1].symbol_errors - one.groups[0].symbol_errors for one in runs]
+
+
+def judge(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> list[Claim]:
+  """The claims, by the rules of this module's docstring."""
+  fixed_rises = {name: mean_interval(rises(arms[FIXED])) for name, arms in measured.items()}
+  more_rises = {
+    name: paired_interval(rises(arms[FIXED]), rises(arms[ATTENTION]))
+    for name, arms in measured.items()
+  }
+  costs = {
+    name: paired_interval(overall(arms[FIXED]), overall(arms[ATTENTION]))
+    for name, arms in measured.items()
+  }
+  worst = max(mean_interval(overall(arms[ATTENTION])).mean for arms in measured.values())
+  learned = worst < LEARNED
+  runs = {arm: [one for arms in measured.values() for one in arms[arm]] for arm in ARMS}
+  change = {arm: max(one.context_change for one in runs[arm]) for arm in ARMS}
+  return [
+    claims.judge(
+      "23",
+      measured=f"symbol errors of the fixed vector, longest less shortest sources: "
+      f"{_points(fixed_rises)}",
+      interval=_hull(fixed_rises),
+      verdict=falls(list(fixed_rises.values()), learned=learned),
+      why="Length only: how unknown words hurt is not measured here.",
+    ),
+    claims.judge(
+      "25",
+      measured="symbol errors rise with length by more without attention than with it, by "
+      f"{_points(more_rises)}",
+      interval=_hull(more_rises),
+      verdict=on_all(list(more_rises.values()), learned=learned),
+      why=_where(more_rises),
+    ),
+    claims.judge(
+      "42",
+      measured=f"largest difference between two contexts of one target: {change[FIXED]:.2g} with"
+      f" the fixed vector, {change[ATTENTION]:.2g} with attention",
+      verdict=same_context(change[FIXED], change[ATTENTION]),
+      why="Literally so where the vector is fed at each step; as a mere initial state it is no"
+      " context at all.",
+    ),
+    claims.judge(
+      "73",
+      measured=f"symbol errors of the fixed vector less those of attention: {_points(costs)}",
+      interval=_hull(costs),
+      verdict=on_all(list(costs.values()), learned=learned),
+      why=_where(costs),
+    ),
+  ]
+
+
+def _where(differences: Mapping[str, Interval]) -> str:
+  above = [name for name, difference in differences.items() if difference.low > 0]
+  seeds = next(iter(differences.values())).n
+  return f"Above 0 on {' and '.join(above) or 'neither data set'}, paired over {seeds} seeds."
+
+
+def _points(differences: Mapping[str, Interval]) -> str:
+  return ", ".join(
+    f"{name} {d.mean:+.1f} points [{d.low:+.1f}, {d.high:+.1f}]" for name, d in differences.items()
+  )
+
+
+def _hull(differences: Mapping[str, Interval]) -> tuple[float, float]:
+  """From the lowest to the highest end: the interval that holds on every data set."""
+  return min(d.low for d in differences.values()), max(d.high for d in differences.values())
+
+
+def _caption(measured: Mapping[str, Mapping[str, Sequence[Measured]]], config: Config) -> str:
+  sources = ", ".join(f"{arms[ATTENTION][0].sources} of {name}" for name, arms in measured.items())
+  return (
+    f"Symbol errors on test sources ({sources}) by length, {config.seeds} seeds. Lines: means; "
+    "bands: 95% intervals over seeds. Below: fixed vector less attention, paired by seed."
+  )
+
+
+def _metrics(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[str, Metric]:
+  """Error rates, their differences overall and by length, alignment error, times."""
+  metrics: dict[str, Metric] = {}
+  for name, arms in measured.items():
+    table: dict[str, dict[str, list[float]]] = {"word errors": {}, "symbol errors": {}}
+    for arm, runs in arms.items():
+      table["word errors"][arm] = [one.word_errors for one in runs]
+      table["symbol errors"][arm] = overall(runs)
+      for at, group in enumerate(runs[0].groups):
+        row = table.setdefault(f"symbol errors of {group.label} letters", {})
+        row[arm] = [one.groups[at].symbol_errors for one in runs]
+    for quantity, by_arm in table.items():
+      for arm, values in by_arm.items():
+        metrics[f"{name}, {quantity}, {arm}"] = Metric(*mean_interval(values), "%")
+      difference = paired_interval(by_arm[FIXED], by_arm[ATTENTION])
+      metrics[f"{name}, {quantity}, fixed vector less attention"] = Metric(*difference, "points")
+    aligned = [one.alignment_error for one in arms[ATTENTION] if one.alignment_error is not None]
+    if aligned:
+      metrics[f"{name}, alignment error of attention"] = Metric(*mean_interval(aligned), "%")
+    for arm, runs in arms.items():
+      seconds = mean_interval([one.seconds for one in runs])
+      metrics[f"{name}, training time, {arm}"] = Metric(*seconds, "s")
+  return metrics

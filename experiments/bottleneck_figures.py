@@ -1,0 +1,75 @@
+"""The figures of `experiments.bottleneck`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from attn.evaluation.intervals import mean_interval, paired_interval
+from attn.report import figures
+from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured
+
+
+def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figure:
+  """Errors of both models by length, a column a data set, and their difference below."""
+  longest = "; ".join(
+    f"{name} {_mean_last(arms[FIXED]):.0f}% of symbols wrong with a fixed vector,"
+    f" {_mean_last(arms[ATTENTION]):.0f}% with attention"
+    for name, arms in measured.items()
+  )
+  figure, panels = figures.new(f"On the longest sources: {longest}", rows=2, columns=len(measured))
+  for column, (name, arms) in enumerate(measured.items()):
+    upper, lower = panels[column], panels[len(measured) + column]
+    groups = arms[ATTENTION][0].groups
+    places = np.arange(len(groups))
+    labels = [f"{group.label}\nn={group.sources}" for group in groups]
+    for series, arm in enumerate(ARMS):
+      means, lows, highs, _ = zip(
+        *(mean_interval(_errors(arms[arm], at)) for at in places), strict=True
+      )
+      figures.line(upper, places, means, np.maximum(lows, 0), highs, label=arm, series=series)
+    means, lows, highs, _ = zip(
+      *(paired_interval(_errors(arms[FIXED], at), _errors(arms[ATTENTION], at)) for at in places),
+      strict=True,
+    )
+    figures.line(lower, places, means, lows, highs, label="difference", series=5)
+    lower.axhline(0, color="#888888", linewidth=0.8)
+    upper.set_ylim(bottom=0)
+    for axes in (upper, lower):
+      axes.set_xticks(places, labels)
+    seeds = len(arms[ATTENTION])
+    figures.axes_text(
+      upper, x="", y="symbol errors [%]", title=f"{name}, {seeds} seeds"
+    )
+    figures.axes_text(lower, x="letters of the source", y="fixed less attention [points]")
+  figures.legend(panels[0], loc="upper left")
+  return figure
+
+
+def attention(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figure:
+  """The weights of one test source of each data set."""
+  errors = [
+    f"{_mean([one.alignment_error for one in arms[ATTENTION]]):.0f}% on {name}"
+    for name, arms in measured.items()
+    if arms[ATTENTION][0].alignment_error is not None
+  ]
+  title = f"Attention finds the alignment by itself: alignment error {', '.join(errors)}"
+  figure, panels = figures.new(title, columns=len(measured), size=(11.0, 5.0))
+  for axes, (name, arms) in zip(panels, measured.items(), strict=True):
+    shown = arms[ATTENTION][0].shown
+    assert shown is not None  # every run with attention has one
+    source, target, weights = shown
+    figures.heat_map(axes, np.array(weights), source, target, title=name)
+  return figure
+
+
+def _errors(runs: Sequence[Measured], group: int) -> list[float]:
+  return [one.groups[group].symbol_errors for one in runs]
+
+
+def _mean_last(runs: Sequence[Measured]) -> float:
+  return float(np.mean(_errors(runs, -1)))
+
+
+def _mean(values: Sequence[float | None]) -> float:
+  return float(np.mean([value for value in values if value is not None]))

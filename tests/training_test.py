@@ -1,0 +1,317 @@
+"""Objective, optimizer, loop: the numbers, and that a killed run is the same run."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from attn import configs, training
+from attn.data import catalog
+from attn.data.config import DataConfig
+from attn.data.vocabulary import EOS, PAD
+from attn.decoding.config import SearchConfig
+from attn.models import ModelConfig
+from attn.training import OptimizerConfig, TrainConfig, metrics, objective, optimizers, state
+
+MODEL = ModelConfig(
+  source_vocabulary=17,
+  target_vocabulary=19,
+  embedding=5,
+  units=7,
+  alignment=3,
+  maxout=2,
+  biases=True,
+  initialisation="glorot",
+)
+
+
+@pytest.fixture(scope="session")
+def data_dir(tmp_path_factory):
+  """The `reverse` task, prepared once for this file."""
+  folder = tmp_path_factory.mktemp("data")
+  catalog.prepare("reverse", folder)
+  return folder
+
+
+def small(data_dir, **changes):
+  """A run of seconds: one shape, one batch a step."""
+  config = TrainConfig(
+    model=dataclasses.replace(
+      MODEL, source_vocabulary=None, target_vocabulary=None, dropout=0.1
+    ),
+    data=DataConfig(
+      name="reverse", data_dir=str(data_dir), limit=499, batch_size=31, bucket_edges=(22,)
+    ),
+    optimizer=OptimizerConfig(learning_rate=0.01, warmup=3),
+    search=SearchConfig(beam=2),
+    steps=60,
+    log_every=4,
+    validate_every=30,
+    checkpoint_every=7,
+  )
+  return dataclasses.replace(config, **changes)
+
+
+def one_batch(rows=5, width=7):
+  rng = np.random.default_rng(0)
+  lengths = rng.integers(1, width + 1, rows).astype(np.int32)
+  inside = np.arange(width) < lengths[:, None]
+  return {
+    "source": np.where(inside, rng.integers(4, 17, (rows, width)), PAD).astype(np.int32),
+    "source_length": lengths,
+    "target": np.where(inside, rng.integers(4, 19, (rows, width)), PAD).astype(np.int32),
+    "target_length": lengths,
+    "index": np.arange(rows, dtype=np.int32),
+  }
+
+
+def test_losses_are_those_of_real_symbols_and_their_mean_does_not_see_padding():
+  logits = jnp.log(jnp.array([[[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]], [[0.2, 0.3, 0.5]] * 2]))
+  losses = objective.token_losses(logits, jnp.array([[1, 2], [0, 1]]), jnp.array([2, 1]))
+  np.testing.assert_allclose(losses, -np.log([[0.25, 0.8], [0.2, 1.0]]), rtol=1e-6)
+
+
+def test_mean_loss_is_the_same_in_wider_batches_and_zero_in_an_empty_one():
+  params = state.create(MODEL, OptimizerConfig(), 10, jax.random.key(0)).params
+  batch = one_batch()
+  wider = {k: np.pad(v, ((0, 2), (0, 4)) if v.ndim == 2 else (0, 2)) for k, v in batch.items()}
+  grad = jax.jit(jax.value_and_grad(objective.mean_loss, has_aux=True), static_argnums=1)
+  (loss, symbols), gradient = grad(params, MODEL, batch)
+  (padded, same), padded_gradient = grad(params, MODEL, wider)
+  assert symbols == same == batch["target_length"].sum()
+  np.testing.assert_allclose(loss, padded, rtol=1e-6)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7), gradient, padded_gradient
+  )
+  empty = {k: np.zeros_like(v) for k, v in batch.items()}
+  (loss, symbols), gradient = grad(params, MODEL, empty)
+  assert loss == 0 and symbols == 0
+  assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_what_stands_in_padding_changes_neither_loss_nor_gradient():
+  params = state.create(MODEL, OptimizerConfig(), 10, jax.random.key(0)).params
+  batch = one_batch()
+  filled = dict(batch)
+  for side in ("source", "target"):
+    padding = np.arange(7) >= batch[f"{side}_length"][:, None]
+    filled[side] = np.where(padding, EOS, batch[side])
+  grad = jax.jit(jax.value_and_grad(objective.mean_loss, has_aux=True), static_argnums=1)
+  one, other = grad(params, MODEL, batch), grad(params, MODEL, filled)
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_schedule_warms_up_and_falls_to_zero():
+  rate = optimizers.schedule(OptimizerConfig(learning_rate=2.0, warmup=10), 110)
+  np.testing.assert_allclose([rate(0), rate(5), rate(10), rate(60), rate(110)], [0, 1, 2, 1, 0],
+                             atol=1e-6)
+  flat = optimizers.schedule(OptimizerConfig(learning_rate=1.0, decay="none"), 110)
+  assert flat(0) == flat(109) == 1.0
+
+
+@pytest.mark.parametrize(
+  "gradient, expected",
+  [([3.0, 4.0], [3.0, 4.0]), ([30.0, 40.0], [3.0, 4.0]), ([0.0, 0.0], [0.0, 0.0])],
+)
+def test_clipping_scales_to_the_norm(gradient, expected):
+  clip = optax.clip_by_global_norm(5.0)
+  clipped, _ = clip.update(jnp.array(gradient), clip.init(jnp.zeros(2)))
+  np.testing.assert_allclose(clipped, expected, rtol=1e-6)
+
+
+def test_adadelta_takes_zeilers_first_step():
+  """Zeiler 2012, Algorithm 1, from averages of zero: sqrt(eps) / sqrt((1 - rho) g^2 + eps) g."""
+  config = OptimizerConfig(
+    name="adadelta", learning_rate=1.0, decay="none", epsilon=1e-6, clip_norm=100.0
+  )
+  transform = optimizers.build(config, 10)
+  g = np.array([2.0, -0.5])
+  params = jnp.zeros(2)
+  step, _ = transform.update(jnp.asarray(g), transform.init(params), params)
+  np.testing.assert_allclose(step, -np.sqrt(1e-6) / np.sqrt(0.05 * g**2 + 1e-6) * g, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+  "make, message",
+  [
+    (lambda: OptimizerConfig(clip_norm=0.0), "clip_norm is 0.0"),
+    (lambda: OptimizerConfig(learning_rate=-1.0), "learning_rate is -1.0"),
+    (lambda: TrainConfig(steps=0), "steps is 0"),
+    (lambda: SearchConfig(beam=0), "beam is 0"),
+    (lambda: SearchConfig(extra=0), "extra 0"),
+  ],
+)
+def test_bad_settings_are_refused(make, message):
+  with pytest.raises(ValueError, match=message):
+    make()
+
+
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
+def test_an_update_that_is_not_finite_leaves_the_state_as_it_was(bad):
+  config = OptimizerConfig()
+  fresh = lambda: state.create(MODEL, config, 10, jax.random.key(0))  # noqa: E731
+  broken = fresh()
+  broken.params["decoder"]["b_w"] = broken.params["decoder"]["b_w"].at[3].set(bad)
+  before = jax.device_get(broken)
+  after, reported = state.update(MODEL, config, 10, broken, one_batch(), jax.random.key(1))
+  assert not np.isfinite(reported.loss)
+  jax.tree.map(np.testing.assert_array_equal, before, jax.device_get(after))
+
+
+def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(data_dir, tmp_path):
+  wild = small(data_dir, optimizer=OptimizerConfig(learning_rate=1e38, decay="none"))
+  with pytest.raises(training.TrainingError, match=r"step \d: loss .* largest parameter norms: .*"):
+    training.train(wild, tmp_path / "run")
+
+
+def test_one_program_a_shape_whatever_the_seed(data_dir, tmp_path, monkeypatch):
+  traces = []
+  original = objective.mean_loss
+
+  def counting(params, config, batch, rng=None):
+    traces.append((batch["source"].shape, rng is None))
+    return original(params, config, batch, rng)
+
+  monkeypatch.setattr(objective, "mean_loss", counting)
+  data = dataclasses.replace(small(data_dir).data, bucket_edges=(12, 22), batch_size=37)
+  for seed in (0, 1):
+    config = small(data_dir, data=data, steps=20, validate_every=20, seed=seed)
+    training.train(config, tmp_path / str(seed))
+  training_shapes = [shape for shape, validating in traces if not validating]
+  assert sorted(training_shapes) == [(37, 12), (37, 22)]
+  assert len(traces) == 4  # and two for validation
+
+
+RUN = """
+import sys, json
+from attn import configs, training
+from attn.training import TrainConfig
+config = configs.from_dict(TrainConfig, json.loads(sys.argv[1]))
+training.train(config, sys.argv[2])
+"""
+
+
+def start(config, folder, cache):
+  environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache),
+                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+  command = [sys.executable, "-c", RUN, json.dumps(configs.to_dict(config)), str(folder)]
+  return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def lines(folder):
+  path = folder / "metrics.jsonl"
+  rows = metrics.read_metrics(path) if path.exists() else []
+  return [{k: v for k, v in row.items() if k != "symbols_per_second"} for row in rows]
+
+
+def wait_for_step(folder, process, step):
+  deadline = time.monotonic() + 120
+  while not any(row["step"] >= step for row in lines(folder)):
+    assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+    time.sleep(0.01)
+
+
+def assert_same_run(folder, other):
+  assert lines(folder) == lines(other)
+  jax.tree.map(
+    np.testing.assert_array_equal, training.load(folder).params, training.load(other).params
+  )
+
+
+@pytest.mark.slow
+def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
+  """kill -9 at three moments, SIGTERM and Ctrl-C at two more; each time the same command again."""
+  config = small(data_dir, steps=400, checkpoint_every=7)
+  whole, killed = tmp_path / "whole", tmp_path / "killed"
+  process = start(config, whole, tmp_path / "cache")
+  assert process.wait(timeout=300) == 0, process.stderr.read()
+  for step, number in (
+    (40, signal.SIGKILL), (120, signal.SIGTERM), (180, signal.SIGKILL), (240, signal.SIGINT),
+    (300, signal.SIGKILL),
+  ):
+    process = start(config, killed, tmp_path / "cache")
+    wait_for_step(killed, process, step)
+    process.send_signal(number)
+    assert process.wait(timeout=60) != 0
+    process.stderr.close()
+    assert 0 < training.load(killed).step < 400
+  process = start(config, killed, tmp_path / "cache")
+  assert process.wait(timeout=300) == 0, process.stderr.read()
+  process.stderr.close()
+  assert_same_run(killed, whole)
+
+
+@pytest.fixture(scope="session")
+def finished(data_dir, tmp_path_factory):
+  """A finished run's folder and configuration."""
+  folder = tmp_path_factory.mktemp("runs") / "finished"
+  config = small(data_dir)
+  return folder, config, training.train(config, folder)
+
+
+def test_a_finished_run_returns_at_once_and_comes_back_from_its_folder(finished):
+  folder, config, trained = finished
+  before = (folder / "metrics.jsonl").read_bytes()
+  again = training.train(config, folder)
+  assert (folder / "metrics.jsonl").read_bytes() == before
+  loaded = training.load(folder)
+  for other in (again, loaded):
+    assert other.step == 60
+    assert (other.source, other.target) == (trained.source, trained.target)
+    jax.tree.map(np.testing.assert_array_equal, trained.params, other.params)
+
+
+def test_metrics_hold_a_line_every_few_steps_and_the_loss_falls(finished):
+  rows = lines(finished[0])
+  assert [row["step"] for row in rows if "loss" in row] == list(range(4, 61, 4))
+  assert [row["step"] for row in rows if "dev_loss" in row] == [30, 60]
+  losses = [row["loss"] for row in rows if "loss" in row]
+  assert losses[-1] < losses[0] - 0.05
+
+
+def test_a_folder_of_another_configuration_is_refused_naming_what_differs(finished):
+  folder, config, _ = finished
+  with pytest.raises(configs.ConfigError, match=r"optimizer\.learning_rate.*0\.01.*0\.02"):
+    training.train(configs.override(config, {"optimizer.learning_rate": 0.02}), folder)
+
+
+def test_a_vocabulary_too_small_for_the_data_is_refused(data_dir, tmp_path):
+  config = configs.override(small(data_dir), {"model.source_vocabulary": 9})
+  with pytest.raises(configs.ConfigError, match="model.source_vocabulary is 9.*24 symbols"):
+    training.train(config, tmp_path)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+  with pytest.raises(FileNotFoundError, match="holds no trained model"):
+    training.load(tmp_path)
+
+
+def test_evaluation_scores_each_source_once_and_writes_what_it_returns(finished):
+  folder, config, _ = finished
+  scores = training.evaluate(folder, "dev")
+  record = json.loads((folder / "evaluation" / "dev.json").read_text())
+  assert {k: record[k] for k in scores} == scores
+  rows = (folder / "evaluation" / "dev.tsv").read_text().split("\n")[:-1]
+  corpus = catalog.load("reverse", "dev", config.data.data_dir)
+  assert scores["sources"] == len(rows) == len(set(corpus.sources))
+  wrong = [line.split("\t")[1] not in line.split("\t")[2:] for line in rows]
+  assert scores["word_error_rate"] == np.mean(wrong)
+  assert 0 < scores["alignment_error_rate"] <= 1
+
+
+def test_metrics_beyond_the_checkpoint_and_a_torn_last_line_are_dropped(tmp_path):
+  path = tmp_path / "metrics.jsonl"
+  path.write_text('{"step": 4, "loss": 1.5}\n{"step": 8, "loss": 1.25}\n{"step": 12, "lo')
+  file = metrics.MetricsFile(path, 4)
+  file.write(8, loss=1.0)
+  file.close()
+  assert metrics.read_metrics(path) == [{"step": 4, "loss": 1.5}, {"step": 8, "loss": 1.0}]
