@@ -27,8 +27,10 @@ def orthogonal_blocks(
   """Square orthogonal blocks one above the other: `[k n, n]`."""
   rows, n = shape
   block = jax.nn.initializers.orthogonal()
-  blocks = [block(r, (n, n), dtype) for r in jax.random.split(rng, rows // n)]
-  return jnp.concatenate(blocks)
+  rngs = jax.random.split(rng, rows // n)
+  # One block after the other: jaxlib 0.10.2 can deadlock on two batched QR factorisations at once,
+  # when each occupies a thread of a small pool and waits there for threads to share its batch.
+  return jax.lax.map(lambda rng: block(rng, (n, n), dtype), rngs).reshape(rows, n)
 
 
 def recipe(name: str) -> Recipe:
