@@ -196,12 +196,12 @@ def test_restrictions_are_anded():
 @scores_and_dtypes
 def test_what_every_query_masks_reaches_nothing(score, dtype):
   """Semantics 6 and 9: results as if the numbers were ordinary ones, with no NaN on the way."""
-  query, keys, values = (np.asarray(array, jnp.dtype(dtype)) for array in memory())
+  query, keys, values = (jnp.asarray(array, dtype) for array in memory())
   mask, score = some_mask(), SCORES[score][0]
   clean = attend(query, keys, values, mask, score=score)
   clean_gradients = gradients(query, keys, values, mask, score=score)
   for bad in (np.nan, np.inf, -np.inf):
-    keys[:, 4, 1], values[:, 4] = bad, bad
+    keys, values = keys.at[:, 4, 1].set(bad), values.at[:, 4].set(bad)
     dirty = attend(query, keys, values, mask, score=score)
     assert (dirty.context == clean.context).all() and (dirty.weights == clean.weights).all()
     dirty_gradients = gradients(query, keys, values, mask, score=score)
@@ -239,6 +239,19 @@ def test_what_is_not_finite_reaches_exactly_the_queries_that_may_attend_to_it(sc
     assert np.isfinite(gradient[:, 4]).all()
 
 
+@every_score
+def test_gradients_beside_numbers_that_are_not_finite(score):
+  """A query that masks them has its own gradient; what all queries mask has a gradient of 0."""
+  query, keys, values = memory()
+  mask = some_mask()
+  mask[0, :, 2] = [True, False, False]
+  keys[0, 2] = np.nan
+  query[0, 1] = np.nan
+  gradient = gradients(query, keys, values, mask, score=SCORES[score][0])
+  assert np.isfinite(gradient[0][0, 2]).all() and gradient[0][0, 2].any()
+  assert not gradient[1][:, 4].any() and not gradient[2][:, 4].any()
+
+
 def test_an_unattended_weight_does_not_hide_a_value():
   """A position that may be attended to counts even where its weight underflows to 0."""
   values = jnp.array([[jnp.inf], [1.0]])
@@ -257,6 +270,20 @@ def test_shared_memory_is_cleaned_by_all_who_share_it():
   np.testing.assert_allclose(weights, expected[1], atol=1e-6)
   for gradient in gradients(query, keys, values, mask):
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("leading", [(), (1,)])
+def test_shared_memory_is_not_copied_for_each_sentence(leading):
+  query, keys, values = memory()
+  seen = []
+
+  def score(query, keys):
+    seen.append(keys.shape)
+    return attn.dot(query, keys)
+
+  keys, values = keys[0].reshape(*leading, S, K), values[0].reshape(*leading, S, V)
+  jax.eval_shape(functools.partial(attn.attend, score=score), query, keys, values, some_mask())
+  assert seen == [(*leading, 1, S, K)]
 
 
 def test_weights_have_the_leading_axes_of_the_context():
