@@ -13,9 +13,6 @@ from typing import Any
 
 from launch.flags import UserError, nearest
 
-_SHOWN_DIFFERENCES = 6
-
-
 # Experiments.
 
 
@@ -123,26 +120,6 @@ def digest(config: Any) -> str:
 # Workdirs.
 
 
-def refuse_another(workdir: pathlib.Path, config: Any) -> None:
-  """Refuses a workdir that holds a run of another configuration.
-
-  Raises:
-    UserError: with what differs, as path: saved -> asked.
-  """
-  from attn import configs
-
-  saved = _read_json(workdir / "config.json", "delete it, or give another --workdir")
-  different = [] if saved is None else configs.differences(saved, config)
-  if different:
-    told = [f"{path}: {old!r} -> {new!r}" for path, old, new in different[:_SHOWN_DIFFERENCES]]
-    more = len(different) - len(told)
-    told += [f"and {more} more"] if more > 0 else []
-    raise UserError(
-      f"{workdir} holds a run of another configuration ({'; '.join(told)}): give another"
-      " --workdir, or the settings of that run to resume it"
-    )
-
-
 def make_folder(workdir: pathlib.Path) -> None:
   """Makes a folder, and refuses one that cannot be written into."""
   try:
@@ -166,10 +143,12 @@ def result(workdir: pathlib.Path, config: Any) -> dict[str, Any] | None:
 
 def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:
   """Returns the scores on a split of the finished training run of this configuration, else None."""
+  from attn import workdirs
+
   found = _read_json(workdir / "evaluation" / f"{split}.json", "delete it")
   if found is None or found["step"] != config.steps:
     return None
-  refuse_another(workdir, config)
+  workdirs.refuse_another(workdir, config)
   about = ("step", "seconds", "search")  # the rest are scores
   return {name: value for name, value in found.items() if name not in about}
 

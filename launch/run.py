@@ -71,7 +71,9 @@ def run_one(
   config = resolve.experiment_config(module, profile, values.config, values.set, values.seed)
   if workdir is None:
     workdir = pathlib.Path(values.workdir or "results") / name / _folder(module, config, profile)
-  resolve.refuse_another(workdir, config)
+  from attn import workdirs
+
+  workdirs.refuse_another(workdir, config)
   result = resolve.result(workdir, config)
   if result is None:
     resolve.make_folder(workdir)

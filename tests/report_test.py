@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from attn import configs
 from attn.report import figures, provenance, recorder, results
 from experiments import claims
 
@@ -86,7 +87,7 @@ def test_not_finite_numbers_become_null(tmp_path):
 
 def test_another_configuration_in_the_workdir_is_refused(tmp_path):
   finish(tmp_path)
-  with pytest.raises(results.ResultError, match='another configuration'):
+  with pytest.raises(configs.ConfigError, match='another configuration'):
     finish(tmp_path, Config(draws=13))
   assert json.loads((tmp_path / 'config.json').read_text())['draws'] == 7
 

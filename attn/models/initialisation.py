@@ -30,7 +30,8 @@ def orthogonal_blocks(
   rngs = jax.random.split(rng, rows // n)
   # One block after the other: jaxlib 0.10.2 can deadlock on two batched QR factorisations at once,
   # when each occupies a thread of a small pool and waits there for threads to share its batch.
-  return jax.lax.map(lambda rng: block(rng, (n, n), dtype), rngs).reshape(rows, n)
+  blocks: Array = jax.lax.map(lambda rng: block(rng, (n, n), dtype), rngs)
+  return blocks.reshape(rows, n)
 
 
 def recipe(name: str) -> Recipe:

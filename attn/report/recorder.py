@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attn import workdirs
 from attn.report import provenance, results
 
 if TYPE_CHECKING:
@@ -45,35 +46,20 @@ class Recorder:
       seeds: every seed the run uses.
 
     Raises:
-      ResultError: when `workdir` holds a run of another configuration.
+      ConfigError: when `workdir` holds a run of another configuration.
     """
     self.workdir = pathlib.Path(workdir)
     self._experiment, self._seeds = experiment, tuple(int(seed) for seed in seeds)
     self._profile, self._command = provenance.profile_and_command(experiment, config, profiles)
     self._config = results.to_plain(config)
     self._figures: dict[str, results.Figure] = {}
-    self._start_config()
+    workdirs.claim(self.workdir, config)
     finished = (self.workdir / results.RESULT_FILE).exists()
     self._log_path = self.workdir / 'metrics.jsonl'
     earlier = 0.0 if finished else _last_seconds(self._log_path)
     self._start = time.monotonic() - earlier
     results.write_text(self._log_path, '')
     self.log(event='start')
-
-  def _start_config(self) -> None:
-    path = self.workdir / 'config.json'
-    if path.exists():
-      try:
-        found = json.loads(path.read_text(encoding='utf-8'))
-      except ValueError:
-        raise results.ResultError(f'{path}: not JSON; delete it or use another --workdir') from None
-      if found != json.loads(results.to_json(self._config)):
-        raise results.ResultError(
-          f'{self.workdir}: holds a run of another configuration (config.json); '
-          'use another --workdir or delete that one'
-        )
-    else:
-      results.write_text(path, results.to_json(self._config))
 
   def log(self, **values: Any) -> None:
     """Appends one line to `metrics.jsonl`, with the seconds since the start."""

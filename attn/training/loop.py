@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from attn import workdirs
 from attn.data import catalog, pipeline
 from attn.data.vocabulary import Vocabulary
 from attn.training import objective, state, workdir
@@ -60,7 +61,7 @@ def train(config: TrainConfig, folder: str | os.PathLike[str], *, label: str = "
     TrainingError: the loss or a gradient is not finite.
   """
   folder = pathlib.Path(folder)
-  workdir.claim(folder, config)
+  workdirs.claim(folder, config)
   data = config.data
   train_corpus = catalog.load(data.name, "train", data.data_dir, data.limit)
   source_level, target_level = catalog.levels(data.name)

@@ -33,28 +33,6 @@ class Trained(NamedTuple):
   step: int
 
 
-def claim(workdir: pathlib.Path, config: TrainConfig) -> None:
-  """Makes `workdir` the folder of the run that `config` describes.
-
-  Raises:
-    ConfigError: the folder belongs to a run of another configuration (what differs is named).
-  """
-  path = workdir / "config.json"
-  if path.exists():
-    saved = configs.from_dict(TrainConfig, json.loads(path.read_text(encoding="utf-8")))
-    if differences := configs.differences(saved, config):
-      told = "; ".join(f"{name}: {old!r} -> {new!r}" for name, old, new in differences)
-      raise configs.ConfigError(
-        f"{workdir} holds a run of another configuration ({told}): give another --workdir, or"
-        " the same settings to resume it"
-      )
-    return
-  workdir.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_suffix(".tmp")
-  temporary.write_text(json.dumps(configs.to_dict(config), indent=2) + "\n", encoding="utf-8")
-  os.replace(temporary, path)
-
-
 def keep_vocabularies(workdir: pathlib.Path, source: Vocabulary, target: Vocabulary) -> None:
   """Saves both vocabularies in the run's folder."""
   source.save(workdir / "source.vocabulary.json")
