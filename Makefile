@@ -6,6 +6,8 @@ PROFILE ?= default
 VENV_PYTHON := .venv/bin/python
 # Without it some initialisers take seconds at random: OpenBLAS's threads fight over busy cores.
 export OPENBLAS_NUM_THREADS = 1
+# Two at a time on two cores, a file by one worker, so that what a file trains once is trained once.
+PYTEST := $(VENV_PYTHON) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
@@ -35,10 +37,10 @@ reproduce:  ## run the experiments and write the report (PROFILE=smoke, default 
 	echo "open results/report/index.html"
 
 test: setup  ## run the fast tests
-	@$(VENV_PYTHON) -m pytest -m "not slow"
+	@$(PYTEST) -m "not slow"
 
 test-all: setup  ## run all tests
-	@$(VENV_PYTHON) -m pytest
+	@$(PYTEST)
 
 lint: setup  ## check the style (ruff)
 	@$(VENV_PYTHON) -m ruff check .
