@@ -202,11 +202,11 @@ def test_many_queries_against_many_sentences_are_one_matrix_product(name):
 
 
 def test_additive_never_transposes_the_alignment_tensor():
+  """It would cost a copy of [b, s, n] each step, three times the time of the whole step."""
   arrays = Case("additive_projected", "(q),(s,n),(n,q),(n)->(s)").arrays((B,))
   arrays[1] = arrays[1].repeat(B, 0)
   compiled = jax.jit(attn.additive_projected).lower(*cast(arrays, jnp.float32)).compile()
-  tensor = B * SIZES["s"] * SIZES["n"] * 4
-  assert compiled.memory_analysis().temp_size_in_bytes < 2 * tensor
+  assert "tanh" in compiled.as_text() and "transpose(" not in compiled.as_text()
 
 
 def test_golden_numbers_of_the_chapter():
