@@ -42,9 +42,7 @@ def refuse_another(folder: pathlib.Path, config: Any) -> bool:
   try:
     saved = json.loads(path.read_text(encoding="utf-8"))
   except ValueError:
-    raise configs.ConfigError(
-      f"{path} is no JSON: delete it, or give another --workdir"
-    ) from None
+    raise configs.ConfigError(f"{path} is no JSON: delete it, or give another --workdir") from None
   different = configs.differences(saved, config)
   if different:
     told = [f"{path}: {old!r} -> {new!r}" for path, old, new in different[:_SHOWN]]

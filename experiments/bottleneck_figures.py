@@ -38,9 +38,7 @@ def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figur
     for axes in (upper, lower):
       axes.set_xticks(places, labels)
     seeds = len(arms[ATTENTION])
-    figures.axes_text(
-      upper, x="", y="symbol errors [%]", title=f"{name}, {seeds} seeds"
-    )
+    figures.axes_text(upper, x="", y="symbol errors [%]", title=f"{name}, {seeds} seeds")
     figures.axes_text(lower, x="letters of the source", y="fixed less attention [points]")
   figures.legend(panels[0], loc="upper left")
   return figure

@@ -159,9 +159,7 @@ def _context_change(trained: Trained, corpus: catalog.Corpus) -> float:
   """Of one batch of test pairs, which is enough: what is exactly constant is so everywhere."""
   store = pipeline.TokenStore.encode(corpus, trained.source, trained.target)
   data = trained.config.data
-  batch = pipeline.evaluation_batches(
-    store, batch_size=data.batch_size, edges=data.bucket_edges
-  )[0]
+  batch = pipeline.evaluation_batches(store, batch_size=data.batch_size, edges=data.bucket_edges)[0]
   return float(_largest_change(trained.config.model, trained.params, batch))
 
 

@@ -18,12 +18,12 @@ from typing import Any
 from attn.report import results
 from attn.report.results import Claim
 
-SUTSKEVER = 'Sutskever et al. 2014'
-CHO = 'Cho et al. 2014, On the Properties of NMT'
-BAHDANAU = 'Bahdanau et al. 2015'
-LUONG = 'Luong et al. 2015'
-VASWANI = 'Vaswani et al. 2017'
-BRITZ = 'Britz et al. 2017'
+SUTSKEVER = "Sutskever et al. 2014"
+CHO = "Cho et al. 2014, On the Properties of NMT"
+BAHDANAU = "Bahdanau et al. 2015"
+LUONG = "Luong et al. 2015"
+VASWANI = "Vaswani et al. 2017"
+BRITZ = "Britz et al. 2017"
 
 
 def _claim(
@@ -32,9 +32,9 @@ def _claim(
   return Claim(number, kind, statement, published, experiment=owner)
 
 
-_arithmetic = functools.partial(_claim, 'arithmetic')
-_property = functools.partial(_claim, 'property')
-_trained = functools.partial(_claim, 'trained')
+_arithmetic = functools.partial(_claim, "arithmetic")
+_property = functools.partial(_claim, "property")
+_trained = functools.partial(_claim, "trained")
 
 
 def _reading(
@@ -42,7 +42,7 @@ def _reading(
 ) -> Claim:
   """History or interpretation: nothing that is run here could decide it."""
   verdict = results.NOT_MEASURABLE
-  return Claim(number, 'property', statement, published, verdict=verdict, experiment=owner, why=why)
+  return Claim(number, "property", statement, published, verdict=verdict, experiment=owner, why=why)
 
 
 _ENCODER_DECODER = (
@@ -345,8 +345,8 @@ def questions() -> dict[str, str]:
   """The question of each experiment that exists: the first paragraph of its module's docstring."""
   found = {}
   for name in sorted({claim.experiment for claim in REGISTER if claim.experiment}):
-    path = pathlib.Path(__file__).with_name(f'{name}.py')
+    path = pathlib.Path(__file__).with_name(f"{name}.py")
     if path.exists():
-      docstring = ast.get_docstring(ast.parse(path.read_text(encoding='utf-8'))) or ''
-      found[name] = ' '.join(docstring.partition('\n\n')[0].split())
+      docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+      found[name] = " ".join(docstring.partition("\n\n")[0].split())
   return found

@@ -46,11 +46,11 @@ from experiments import claims
 from experiments import score_scale_figures as drawn
 from experiments.score_scale_figures import GRADIENTS
 
-CLAIMS = ('62', '63', '66', '67')
+CLAIMS = ("62", "63", "66", "67")
 
 MARGIN = 0.1
 TINY = 0.01
-SCORES: dict[str, Callable[..., jax.Array]] = {'raw': attn.dot, 'scaled': attn.scaled_dot}
+SCORES: dict[str, Callable[..., jax.Array]] = {"raw": attn.dot, "scaled": attn.scaled_dot}
 EXAMPLE = (2.0, 4.0, 3.0)
 BLOCK = 50
 
@@ -77,24 +77,24 @@ class Config:
 
   def __post_init__(self) -> None:
     """Refuses sweeps that cannot show a change."""
-    for name in ('widths', 'multipliers'):
+    for name in ("widths", "multipliers"):
       values = getattr(self, name)
       if len(values) < 2 or min(values) <= 0 or list(values) != sorted(set(values)):
-        raise ValueError(f'{name} must be at least two ascending positive numbers, not {values}')
-    for name in ('positions', 'draws', 'variance_draws'):
+        raise ValueError(f"{name} must be at least two ascending positive numbers, not {values}")
+    for name in ("positions", "draws", "variance_draws"):
       if getattr(self, name) < 2:
-        raise ValueError(f'{name} must be at least 2, not {getattr(self, name)}')
+        raise ValueError(f"{name} must be at least 2, not {getattr(self, name)}")
 
 
 def profiles() -> dict[str, dict[str, Any]]:
   """Overrides by profile."""
-  smoke = {'widths': (1, 16, 256, 4096), 'draws': 200, 'variance_draws': 10000}
-  return {'smoke': smoke, 'default': {}, 'full': {'draws': 10000, 'variance_draws': 200000}}
+  smoke = {"widths": (1, 16, 256, 4096), "draws": 200, "variance_draws": 10000}
+  return {"smoke": smoke, "default": {}, "full": {"draws": 10000, "variance_draws": 200000}}
 
 
 def sweep_quick() -> list[dict[str, Any]]:
   """The number of keys, which the chapter leaves open, at the sizes of the smoke profile."""
-  return [{**profiles()['smoke'], 'positions': positions} for positions in (10, 50, 200)]
+  return [{**profiles()["smoke"], "positions": positions} for positions in (10, 50, 200)]
 
 
 class Spread(NamedTuple):
@@ -197,14 +197,14 @@ def _through_softmax(scores: jax.Array, pull: jax.Array) -> tuple[dict[str, jax.
   """Diagnostics of the weights, and the gradient to the scores of pull . weights."""
   weights, pull_back = jax.vjp(attn.softmax, scores)
   found = {
-    'entropy': attn.entropy(weights),
-    'largest weight': attn.max_weight(weights),
+    "entropy": attn.entropy(weights),
+    "largest weight": attn.max_weight(weights),
     GRADIENTS[0]: attn.jacobian_norm(weights),
   }
   return found, pull_back(pull)[0]
 
 
-@functools.partial(jax.jit, static_argnames='name')
+@functools.partial(jax.jit, static_argnames="name")
 def _through_score(
   query: jax.Array, keys: jax.Array, to_scores: jax.Array, *, name: str
 ) -> dict[str, jax.Array]:
@@ -247,7 +247,7 @@ def measure(config: Config, log: Callable[..., None]) -> Measured:
   # NumPy draws: jax.random would compile for seconds at every width. Each width has its own stream.
   level = 1 - 0.05 / len(config.widths)  # all widths together hold at 95%
   variance: dict[str, list[intervals.Interval]] = {name: [] for name in SCORES}
-  quantities = ('entropy', 'largest weight', *GRADIENTS)
+  quantities = ("entropy", "largest weight", *GRADIENTS)
   spreads: dict[str, dict[str, list[Spread]]] = {
     name: {quantity: [] for quantity in quantities} for name in SCORES
   }
@@ -255,9 +255,9 @@ def measure(config: Config, log: Callable[..., None]) -> Measured:
     draw = np.random.default_rng((config.seed, width))
     squares = squared_scores(draw, width=width, draws=config.variance_draws)
     found = saturation(draw, width=width, positions=config.positions, draws=config.draws)
-    for name, expected in (('raw', width), ('scaled', 1)):
+    for name, expected in (("raw", width), ("scaled", 1)):
       variance[name].append(intervals.mean_interval(squares[name] / expected, level))
-      log(width=width, score=name, quantity='variance / expected', **variance[name][-1]._asdict())
+      log(width=width, score=name, quantity="variance / expected", **variance[name][-1]._asdict())
       for quantity in quantities:
         here = spread(np.asarray(found[name][quantity]))
         spreads[name][quantity].append(here)
@@ -275,11 +275,11 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     config: sizes of the sweep.
     workdir: where `result.json` and the figures go.
   """
-  record = recorder.Recorder('score_scale', config, profiles(), workdir, seeds=(config.seed,))
+  record = recorder.Recorder("score_scale", config, profiles(), workdir, seeds=(config.seed,))
   measured = measure(config, record.log)
   judged = judge(config, measured)
   verdicts = {claim.number: claim.verdict for claim in judged}
-  draws = f'{config.draws} draws of a query and {config.positions} keys at each width'
+  draws = f"{config.draws} draws of a query and {config.positions} keys at each width"
   record.figure('gradients', drawn.gradients(config, measured, verdicts['63']), caption=(
     f'{draws}. Lines with markers: median; bands: 5% to 95% of the draws; thin line: mean of the '
     f'raw score. The gradients are those of a random linear function of the weights.'))  # fmt: skip
@@ -297,23 +297,23 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
 def _metrics(config: Config, measured: Measured) -> dict[str, Metric]:
   """Variances at every width, everything else at the largest."""
   metrics = {}
-  for name, expected in (('raw', 'd_k'), ('scaled', '1')):
+  for name, expected in (("raw", "d_k"), ("scaled", "1")):
     for width, ratio in zip(config.widths, measured.variance[name], strict=True):
-      label = f'{name}, d_k = {width}: variance of scores / {expected} (all widths together)'
+      label = f"{name}, d_k = {width}: variance of scores / {expected} (all widths together)"
       metrics[label] = Metric(*ratio)
   for name in SCORES:
     for quantity, spreads in measured.spreads[name].items():
-      end, label = spreads[-1], f'{name}, d_k = {config.widths[-1]}: {quantity}'
-      unit = 'nats' if quantity == 'entropy' else ''
-      metrics[f'{label}, median'] = Metric(end.median, end.low, end.high, config.draws, unit)
-      metrics[f'{label}, mean'] = Metric(end.mean, end.mean_low, end.mean_high, config.draws, unit)
+      end, label = spreads[-1], f"{name}, d_k = {config.widths[-1]}: {quantity}"
+      unit = "nats" if quantity == "entropy" else ""
+      metrics[f"{label}, median"] = Metric(end.median, end.low, end.high, config.draws, unit)
+      metrics[f"{label}, mean"] = Metric(end.mean, end.mean_low, end.mean_high, config.draws, unit)
   return metrics
 
 
 def judge(config: Config, measured: Measured) -> list[Claim]:
   """The four claims, by the rules of this module's docstring."""
   judged = []
-  for number, name, expected in (('62', 'raw', 'd_k'), ('67', 'scaled', '1')):
+  for number, name, expected in (("62", "raw", "d_k"), ("67", "scaled", "1")):
     ends = [(ratio.low, ratio.high) for ratio in measured.variance[name]]
     means = [ratio.mean for ratio in measured.variance[name]]
     judged.append(claims.judge(
@@ -324,31 +324,31 @@ def judge(config: Config, measured: Measured) -> list[Claim]:
       verdict=unit_variance(ends),
       why=f'Wants every interval within {MARGIN:.0%} of 1.',
     ))  # fmt: skip
-  judged += [_judge_vanishing(config, measured.spreads['raw']), _judge_example(config, measured)]
+  judged += [_judge_vanishing(config, measured.spreads["raw"]), _judge_example(config, measured)]
   return judged
 
 
 def _judge_vanishing(config: Config, raw: dict[str, list[Spread]]) -> Claim:
   jacobian, to_query = raw[GRADIENTS[0]], raw[GRADIENTS[1]]
   peak, end = max(at.median for at in jacobian), jacobian[-1]
-  verdict = vanishing([raw[name] for name in GRADIENTS], raw['entropy'])
+  verdict = vanishing([raw[name] for name in GRADIENTS], raw["entropy"])
   why = {
-    results.REPRODUCED: 'Medians and means end tiny and never rise.',
-    results.QUALIFIED: 'True of the typical draw at large d_k: the medians end tiny. Not of the '
-    'average, which a few unsaturated draws carry, nor from the start.',
-    results.CONTRADICTED: 'The entropy does not fall or a typical gradient does not end tiny.',
-    results.NOT_RESOLVED: 'The interval of a median holds the threshold; more draws would settle.',
+    results.REPRODUCED: "Medians and means end tiny and never rise.",
+    results.QUALIFIED: "True of the typical draw at large d_k: the medians end tiny. Not of the "
+    "average, which a few unsaturated draws carry, nor from the start.",
+    results.CONTRADICTED: "The entropy does not fall or a typical gradient does not end tiny.",
+    results.NOT_RESOLVED: "The interval of a median holds the threshold; more draws would settle.",
   }[verdict]
   return claims.judge(
-    '63',
-    measured=f'raw, d_k from {config.widths[0]} to {config.widths[-1]}: median entropy '
-    f'{_from_to(raw["entropy"], "median")} nats; Jacobian norm, median '
-    f'{_from_to(jacobian, "median")}, mean {_from_to(jacobian, "mean")}; gradient to the query, '
-    f'median {_from_to(to_query, "median")}, mean {_from_to(to_query, "mean")}; last median '
-    f'Jacobian over the largest {end.median / peak:.2g}',
+    "63",
+    measured=f"raw, d_k from {config.widths[0]} to {config.widths[-1]}: median entropy "
+    f"{_from_to(raw['entropy'], 'median')} nats; Jacobian norm, median "
+    f"{_from_to(jacobian, 'median')}, mean {_from_to(jacobian, 'mean')}; gradient to the query, "
+    f"median {_from_to(to_query, 'median')}, mean {_from_to(to_query, 'mean')}; last median "
+    f"Jacobian over the largest {end.median / peak:.2g}",
     interval=(end.low / peak, end.high / peak),
     verdict=verdict,
-    why=f'{why} (Tiny: below {TINY:.0%} of the largest over the widths.)',
+    why=f"{why} (Tiny: below {TINY:.0%} of the largest over the widths.)",
   )
 
 
@@ -356,23 +356,23 @@ def _judge_example(config: Config, measured: Measured) -> Claim:
   to_scores, to_unscaled = zip(*measured.example, strict=True)
   verdict = to_zero(to_scores, to_unscaled)
   why = {
-    results.REPRODUCED: 'Both gradients fall at every step and end tiny.',
-    results.QUALIFIED: 'Both gradients end tiny, but not both fall at every step: true of large '
-    'multipliers.',
-    results.CONTRADICTED: 'A gradient does not end tiny.',
+    results.REPRODUCED: "Both gradients fall at every step and end tiny.",
+    results.QUALIFIED: "Both gradients end tiny, but not both fall at every step: true of large "
+    "multipliers.",
+    results.CONTRADICTED: "A gradient does not end tiny.",
   }[verdict]
   return claims.judge(
-    '66',
-    measured=f'at scores times {_listed(config.multipliers)}: gradient to the scores '
-    f'{_listed(to_scores)}; to the unscaled scores {_listed(to_unscaled)}',
+    "66",
+    measured=f"at scores times {_listed(config.multipliers)}: gradient to the scores "
+    f"{_listed(to_scores)}; to the unscaled scores {_listed(to_unscaled)}",
     verdict=verdict,
-    why=f'{why} (Tiny: below {TINY:.0%} of the first.)',
+    why=f"{why} (Tiny: below {TINY:.0%} of the first.)",
   )
 
 
 def _from_to(spreads: Sequence[Spread], field: str) -> str:
-  return f'{getattr(spreads[0], field):.3g} to {getattr(spreads[-1], field):.2g}'
+  return f"{getattr(spreads[0], field):.3g} to {getattr(spreads[-1], field):.2g}"
 
 
 def _listed(values: Sequence[float]) -> str:
-  return ', '.join(f'{value:.3g}' for value in values)
+  return ", ".join(f"{value:.3g}" for value in values)

@@ -30,7 +30,7 @@ from attn.report import figures, recorder, results
 from attn.report.results import Claim, Metric, Verdict
 from experiments import claims
 
-CLAIMS = ('40', '48', '49', '50', '51', '52', '53', '64', '65')
+CLAIMS = ("40", "48", "49", "50", "51", "52", "53", "64", "65")
 
 QUERY = (1.0, 2.0)
 ANNOTATIONS = ((2.0, 0.0), (0.0, 2.0), (1.0, 1.0))
@@ -51,15 +51,15 @@ class Config:
 def profiles() -> dict[str, dict[str, Any]]:
   """Overrides by profile."""
   return {
-    'smoke': {'scales': (1.0, 2.0, 4.0)},
-    'default': {},
-    'full': {'scales': (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
+    "smoke": {"scales": (1.0, 2.0, 4.0)},
+    "default": {},
+    "full": {"scales": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
   }
 
 
 def sweep_quick() -> list[dict[str, Any]]:
   """One cell a scale."""
-  return [{'scales': (scale,)} for scale in (0.5, 1.0, 2.0, 4.0)]
+  return [{"scales": (scale,)} for scale in (0.5, 1.0, 2.0, 4.0)]
 
 
 def printed(measured: Sequence[float], values: Sequence[float], digits: int) -> Verdict:
@@ -114,7 +114,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     config: what to draw.
     workdir: where `result.json` and the figures go.
   """
-  record = recorder.Recorder('worked_example', config, profiles(), workdir, seeds=())
+  record = recorder.Recorder("worked_example", config, profiles(), workdir, seeds=())
   scores, weights, context = (np.asarray(x) for x in steps(*_inputs()))
   scaled = {scale: np.asarray(attn.softmax(jnp.array(scores), scale=scale)) for scale in
             {1.0, 2.0, 4.0, *config.scales}}  # fmt: skip
@@ -132,9 +132,9 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     caption='Scores 0.4, 2.4, 1.1, 0.2 and 0.3 (left) and their softmax weights (right). Exact '
     'arithmetic, no sampling.',
   )  # fmt: skip
-  metrics = {f'weight {j + 1} at scale 1': Metric(w) for j, w in enumerate(weights)}
+  metrics = {f"weight {j + 1} at scale 1": Metric(w) for j, w in enumerate(weights)}
   for scale in sorted(scaled):
-    metrics[f'largest weight at scale {scale:g}'] = Metric(float(scaled[scale].max()))
+    metrics[f"largest weight at scale {scale:g}"] = Metric(float(scaled[scale].max()))
   judged = _judge_steps(scores, weights, context) + _judge_scales(five, scaled)
   return record.finish(metrics=metrics, claims=judged)
 
@@ -144,7 +144,7 @@ def _inputs() -> tuple[jax.Array, jax.Array]:
 
 
 def _text(values: Sequence[float] | np.ndarray, digits: int = 6) -> str:
-  return ', '.join(f'{value:.{digits}f}' for value in np.ravel(values))
+  return ", ".join(f"{value:.{digits}f}" for value in np.ravel(values))
 
 
 def _rounded(
@@ -152,12 +152,12 @@ def _rounded(
 ) -> Claim:
   """The claim that a few printed numbers are right."""
   measured = [float(value) for value in np.ravel(measured)]
-  places = f'{digits} decimals' if digits else 'whole numbers'
+  places = f"{digits} decimals" if digits else "whole numbers"
   return claims.judge(
     number,
     measured=_text(measured),
     verdict=printed(measured, values, digits),
-    why=f'Compared after rounding to {places}.',
+    why=f"Compared after rounding to {places}.",
   )
 
 
@@ -169,22 +169,22 @@ def _judge_steps(scores: np.ndarray, weights: np.ndarray, context: np.ndarray) -
   attended = attn.attend(_inputs()[0][None], _inputs()[1]).context[0]
   ratio = float(weights[1] / weights[0])
   return [
-    _rounded('48', scores, (2, 4, 3), 0),
-    _rounded('49', [*exponentials, exponentials.sum()], (7.389, 54.598, 20.086, 82.073), 3),
-    _rounded('50', weights, (0.090, 0.665, 0.245), 3),
-    _rounded('51', context, (0.425, 1.575), 3),
+    _rounded("48", scores, (2, 4, 3), 0),
+    _rounded("49", [*exponentials, exponentials.sum()], (7.389, 54.598, 20.086, 82.073), 3),
+    _rounded("50", weights, (0.090, 0.665, 0.245), 3),
+    _rounded("51", context, (0.425, 1.575), 3),
     claims.judge(
-      '52',
-      measured=f'step by step {_text(context)}, attend {_text(attended)}; traced with 50 '
-      f'annotations of width 2000 the context has shape {list(shape)}',
+      "52",
+      measured=f"step by step {_text(context)}, attend {_text(attended)}; traced with 50 "
+      f"annotations of width 2000 the context has shape {list(shape)}",
       verdict=same_program(context, attended, shape, (2000,)),
-      why='The same functions run at both sizes; only shapes differ.',
+      why="The same functions run at both sizes; only shapes differ.",
     ),
     claims.judge(
-      '53',
-      measured=f'{_text(weights[:2])}; ratio {ratio:.4f}, e^2 = {np.exp(2):.4f}',
+      "53",
+      measured=f"{_text(weights[:2])}; ratio {ratio:.4f}, e^2 = {np.exp(2):.4f}",
       verdict=exponential(float(weights[0]), float(weights[1]), float(scores[1] - scores[0])),
-      why='The ratio of two weights is e to the difference of their scores.',
+      why="The ratio of two weights is e to the difference of their scores.",
     ),
   ]
 
@@ -194,13 +194,13 @@ def _judge_scales(five: np.ndarray, scaled: dict[float, np.ndarray]) -> list[Cla
   quadrupled = printed(scaled[4.0][:1], (0.0003,), 4), printed(scaled[4.0][1:], (0.982, 0.018), 3)
   worst = results.CONTRADICTED if results.CONTRADICTED in quadrupled else results.REPRODUCED
   return [
-    _rounded('40', five, (0.08, 0.61, 0.17, 0.07, 0.07), 2),
-    _rounded('64', scaled[2.0], (0.016, 0.867, 0.117), 3),
+    _rounded("40", five, (0.08, 0.61, 0.17, 0.07, 0.07), 2),
+    _rounded("64", scaled[2.0], (0.016, 0.867, 0.117), 3),
     claims.judge(
-      '65',
+      "65",
       measured=_text(scaled[4.0]),
       verdict=worst,
-      why='Compared after rounding to 4 decimals for the first, 3 for the others.',
+      why="Compared after rounding to 4 decimals for the first, 3 for the others.",
     ),
   ]
 
@@ -208,27 +208,27 @@ def _judge_scales(five: np.ndarray, scaled: dict[float, np.ndarray]) -> list[Cla
 def _scaled_figure(scaled: dict[float, np.ndarray], scales: Sequence[float]) -> Any:
   first, last = scaled[min(scales)].max(), scaled[max(scales)].max()
   title = (
-    f'Scores 2, 4, 3: multiplied by {max(scales):g}, the largest weight is {last:.3f} instead of '
-    f'{first:.3f}'
+    f"Scores 2, 4, 3: multiplied by {max(scales):g}, the largest weight is {last:.3f} instead of "
+    f"{first:.3f}"
     if len(scales) > 1
-    else f'Scores 2, 4, 3 multiplied by {scales[0]:g}'
+    else f"Scores 2, 4, 3 multiplied by {scales[0]:g}"
   )
   figure, (axes,) = figures.new(title, size=(8.5, 4.2))
-  groups = {f'scores x {scale:g}': scaled[scale].tolist() for scale in scales}
-  figures.bars(axes, ['h1 (score 2)', 'h2 (score 4)', 'h3 (score 3)'], groups, form='{:.3f}')
-  figures.axes_text(axes, x='source position', y='weight')
+  groups = {f"scores x {scale:g}": scaled[scale].tolist() for scale in scales}
+  figures.bars(axes, ["h1 (score 2)", "h2 (score 4)", "h3 (score 3)"], groups, form="{:.3f}")
+  figures.axes_text(axes, x="source position", y="weight")
   axes.set_ylim(0, 1.1)
   return figure
 
 
 def _five_figure(weights: np.ndarray) -> Any:
   title = (
-    f'A lead of 1.3 in score gives the second of five positions {weights[1]:.0%} of the weight'
+    f"A lead of 1.3 in score gives the second of five positions {weights[1]:.0%} of the weight"
   )
   figure, (left, right) = figures.new(title, columns=2, size=(9.0, 3.8))
   names = [str(j + 1) for j in range(len(FIVE_SCORES))]
-  figures.bars(left, names, {'score': FIVE_SCORES}, form='{:.1f}')
-  figures.axes_text(left, x='source position', y='score')
-  figures.bars(right, names, {'weight': weights.tolist()})
-  figures.axes_text(right, x='source position', y='weight')
+  figures.bars(left, names, {"score": FIVE_SCORES}, form="{:.1f}")
+  figures.axes_text(left, x="source position", y="score")
+  figures.bars(right, names, {"weight": weights.tolist()})
+  figures.axes_text(right, x="source position", y="weight")
   return figure

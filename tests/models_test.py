@@ -216,8 +216,11 @@ def test_gradients_by_finite_differences(name):
     rng = np.random.default_rng(0)
     direction = [jnp.asarray(rng.normal(size=x.shape)) for x in leaves]
     for at, (leaf, toward) in enumerate(zip(leaves, direction, strict=True)):
-      shifted = lambda e: jax.tree.unflatten(  # noqa: E731
-        tree, [*leaves[:at], leaf + e * toward, *leaves[at + 1 :]]  # noqa: B023
+      shifted = (
+        lambda e: jax.tree.unflatten(  # noqa: E731
+          tree,
+          [*leaves[:at], leaf + e * toward, *leaves[at + 1 :]],  # noqa: B023
+        )
       )
       slope = (loss(shifted(1e-6)) - loss(shifted(-1e-6))) / 2e-6
       np.testing.assert_allclose((gradient[at] * toward).sum(), slope, rtol=1e-5, atol=1e-7)
@@ -239,8 +242,15 @@ def test_dropout_needs_an_rng_keeps_the_mean_and_differs_by_rng():
 
 
 def test_the_papers_initialisation():
-  config = ModelConfig(source_vocabulary=101, target_vocabulary=103, units=59, embedding=61,
-                       alignment=67, maxout=31, biases=True)
+  config = ModelConfig(
+    source_vocabulary=101,
+    target_vocabulary=103,
+    units=59,
+    embedding=61,
+    alignment=67,
+    maxout=31,
+    biases=True,
+  )
   params = models.init(config, jax.random.key(0))
   decoder = params["decoder"]
   for block in (decoder["u"], decoder["u_gates"][:59], decoder["u_gates"][59:]):

@@ -11,33 +11,33 @@ from attn.report import figures, page, results
 from experiments import claims
 
 
-def result_file(root, experiment, folder, *, profile='smoke', finished='2026-03-05', **changes):
+def result_file(root, experiment, folder, *, profile="smoke", finished="2026-03-05", **changes):
   """A result with one figure and one claim, written where an experiment would."""
-  drawing, (axes,) = figures.new('Entropy falls & <stays>')
-  figures.line(axes, [1, 2], [3, 5], [2, 4], [4, 6], label='q', series=0)
-  figures.save(drawing, root / folder / 'figures' / 'entropy')
+  drawing, (axes,) = figures.new("Entropy falls & <stays>")
+  figures.line(axes, [1, 2], [3, 5], [2, 4], [4, 6], label="q", series=0)
+  figures.save(drawing, root / folder / "figures" / "entropy")
   claim = results.Claim('62', 'property', 'An older wording.', measured='1.013 <of> 1',
                         interval=(0.9876, None), verdict=results.REPRODUCED,
                         experiment='score_scale', why='Within 10%.')  # fmt: skip
   fields = {
-    'config': {'draws': 7, 'inner': {'rate': 0.5}},
-    'seeds': (3, 5),
-    'environment': {'python': '3.11', 'finished': finished},
-    'command': f'python -m launch.run --experiment={experiment} --profile={profile}',
-    'seconds': 83.0,
-    'metrics': {'entropy': results.Metric(1.25, 1.0, None, 7, 'nats')},
-    'figures': {'figures/entropy.svg': results.Figure('Entropy falls', 'n = 7, bands: 95%.')},
-    'claims': (claim,),
+    "config": {"draws": 7, "inner": {"rate": 0.5}},
+    "seeds": (3, 5),
+    "environment": {"python": "3.11", "finished": finished},
+    "command": f"python -m launch.run --experiment={experiment} --profile={profile}",
+    "seconds": 83.0,
+    "metrics": {"entropy": results.Metric(1.25, 1.0, None, 7, "nats")},
+    "figures": {"figures/entropy.svg": results.Figure("Entropy falls", "n = 7, bands: 95%.")},
+    "claims": (claim,),
   }
   result = results.Result(experiment, profile, **{**fields, **changes})
-  results.write_text(root / folder / 'result.json', results.to_json(result))
+  results.write_text(root / folder / "result.json", results.to_json(result))
   return result
 
 
 class Reader(html.parser.HTMLParser):
   """Collects what a page refers to, and checks that its tags are closed."""
 
-  void = {'meta', 'col', 'img', 'br'}
+  void = {"meta", "col", "img", "br"}
 
   def __init__(self, text):
     super().__init__()
@@ -47,43 +47,43 @@ class Reader(html.parser.HTMLParser):
 
   def handle_starttag(self, tag, attributes):
     attributes = dict(attributes)
-    assert tag not in ('script', 'link', 'iframe')
+    assert tag not in ("script", "link", "iframe")
     if tag not in self.void:
       self.open.append(tag)
-    if 'id' in attributes:
-      assert attributes['id'] not in self.ids
-      self.ids.add(attributes['id'])
-    if tag == 'a':
-      self.links.add(attributes['href'])
-    if tag == 'img':
-      assert attributes['alt']
-      self.sources.append(attributes['src'])
+    if "id" in attributes:
+      assert attributes["id"] not in self.ids
+      self.ids.add(attributes["id"])
+    if tag == "a":
+      self.links.add(attributes["href"])
+    if tag == "img":
+      assert attributes["alt"]
+      self.sources.append(attributes["src"])
 
   def handle_endtag(self, tag):
     assert self.open.pop() == tag
 
 
 def test_the_page_stands_alone_and_its_links_lead_somewhere(tmp_path):
-  result_file(tmp_path, 'score_scale', 'score_scale/smoke')
-  path = page.write(tmp_path, claims.REGISTER, questions={'score_scale': 'When does it saturate?'})
-  assert path == tmp_path / 'report' / 'index.html'
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
+  path = page.write(tmp_path, claims.REGISTER, questions={"score_scale": "When does it saturate?"})
+  assert path == tmp_path / "report" / "index.html"
   text = path.read_text()
   reader = Reader(text)
   assert not reader.open
-  assert {link.removeprefix('#') for link in reader.links} <= reader.ids
-  assert {f'claim-{claim.number}' for claim in claims.REGISTER} <= reader.ids
+  assert {link.removeprefix("#") for link in reader.links} <= reader.ids
+  assert {f"claim-{claim.number}" for claim in claims.REGISTER} <= reader.ids
   assert len(reader.sources) == 2  # the finding and the section
   for source in reader.sources:
-    head, _, data = source.partition(',')
-    assert head == 'data:image/svg+xml;base64' and b'<svg' in base64.b64decode(data)
+    head, _, data = source.partition(",")
+    assert head == "data:image/svg+xml;base64" and b"<svg" in base64.b64decode(data)
   assert not re.search(r'(?:src|href)="(?!#|data:)|url\(|@import', text)
   assert str(tmp_path) not in text
 
 
 def test_the_page_shows_what_was_measured(tmp_path):
-  result_file(tmp_path, 'score_scale', 'score_scale/smoke')
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
   text = page.write(
-    tmp_path, claims.REGISTER, questions={'score_scale': 'When does it saturate?'}
+    tmp_path, claims.REGISTER, questions={"score_scale": "When does it saturate?"}
   ).read_text()
   for wanted in (
     'When does it saturate?', '1.013 &lt;of&gt; 1 [0.9876, \N{EN DASH}]', 'Within 10%.', '1.250',
@@ -92,80 +92,80 @@ def test_the_page_shows_what_was_measured(tmp_path):
     'No result of anatomy was found.',
   ):  # fmt: skip
     assert wanted in text, wanted
-  assert 'An older wording' not in text
+  assert "An older wording" not in text
 
 
 def test_claims_json_holds_every_claim_in_the_schema(tmp_path):
-  result_file(tmp_path, 'score_scale', 'score_scale/smoke')
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
   page.write(tmp_path, claims.REGISTER)
-  data = json.loads((tmp_path / 'report' / 'claims.json').read_text())
+  data = json.loads((tmp_path / "report" / "claims.json").read_text())
   assert len(data) == 87
-  by_number = {entry['number']: results.claim_from_dict(entry) for entry in data}
-  assert by_number['62'].verdict == results.REPRODUCED
-  assert by_number['62'].statement == claims.BY_NUMBER['62'].statement
-  assert by_number['62'].interval == (0.9876, None)
-  assert by_number['63'].verdict == results.NOT_RUN and by_number['63'].why
-  assert by_number['27'].verdict == results.NOT_MEASURABLE
+  by_number = {entry["number"]: results.claim_from_dict(entry) for entry in data}
+  assert by_number["62"].verdict == results.REPRODUCED
+  assert by_number["62"].statement == claims.BY_NUMBER["62"].statement
+  assert by_number["62"].interval == (0.9876, None)
+  assert by_number["63"].verdict == results.NOT_RUN and by_number["63"].why
+  assert by_number["27"].verdict == results.NOT_MEASURABLE
 
 
 def test_verdicts_are_counted_by_kind(tmp_path):
-  result_file(tmp_path, 'score_scale', 'score_scale/smoke')
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
   text = page.write(tmp_path, claims.REGISTER).read_text()
-  (row,) = re.findall(r'<tr><th>property</th>(.*?)</tr>', text)
-  properties = sum(claim.kind == 'property' for claim in claims.REGISTER)
-  counts = [int(count) for count in re.findall(r'>(\d+)<', row)]
+  (row,) = re.findall(r"<tr><th>property</th>(.*?)</tr>", text)
+  properties = sum(claim.kind == "property" for claim in claims.REGISTER)
+  counts = [int(count) for count in re.findall(r">(\d+)<", row)]
   assert counts[0] == 1 and counts[-1] == properties == sum(counts[:-1])
 
 
 def test_a_claim_is_judged_by_its_owner_alone(tmp_path):
-  result_file(tmp_path, 'worked_example', 'a')  # cites claim 62, which score_scale owns
+  result_file(tmp_path, "worked_example", "a")  # cites claim 62, which score_scale owns
   page.write(tmp_path, claims.REGISTER)
-  data = json.loads((tmp_path / 'report' / 'claims.json').read_text())
-  assert [c['verdict'] for c in data if c['number'] == '62'] == [results.NOT_RUN]
+  data = json.loads((tmp_path / "report" / "claims.json").read_text())
+  assert [c["verdict"] for c in data if c["number"] == "62"] == [results.NOT_RUN]
 
 
 def test_which_of_several_results_is_shown(tmp_path):
   for folder, profile, finished in (
-    ('x/smoke', 'smoke', '2026-03-07'),
-    ('x/default', 'default', '2026-03-05'),
-    ('sweep/1', 'custom', '2026-03-11'),
+    ("x/smoke", "smoke", "2026-03-07"),
+    ("x/default", "default", "2026-03-05"),
+    ("sweep/1", "custom", "2026-03-11"),
   ):
-    result_file(tmp_path, 'score_scale', folder, profile=profile, finished=finished)
+    result_file(tmp_path, "score_scale", folder, profile=profile, finished=finished)
   newest = page.collect(tmp_path)
-  assert newest.shown['score_scale'][0].profile == 'smoke'
+  assert newest.shown["score_scale"][0].profile == "smoke"
   assert sorted(newest.others) == [
-    'sweep/1/result.json (custom)',
-    'x/default/result.json (default)',
+    "sweep/1/result.json (custom)",
+    "x/default/result.json (default)",
   ]
-  assert page.collect(tmp_path, 'default').shown['score_scale'][0].profile == 'default'
-  full = page.collect(tmp_path, 'full')
+  assert page.collect(tmp_path, "default").shown["score_scale"][0].profile == "default"
+  full = page.collect(tmp_path, "full")
   assert not full.shown and len(full.others) == 3
-  assert full.problems == ('score_scale: no result of the profile full',)
-  assert 'sweep/1/result.json (custom)' in page.write(tmp_path, claims.REGISTER).read_text()
-  only = tmp_path / 'sweep'
-  assert page.collect(only).shown['score_scale'][0].profile == 'custom'
+  assert full.problems == ("score_scale: no result of the profile full",)
+  assert "sweep/1/result.json (custom)" in page.write(tmp_path, claims.REGISTER).read_text()
+  only = tmp_path / "sweep"
+  assert page.collect(only).shown["score_scale"][0].profile == "custom"
 
 
 def test_broken_files_are_named_on_the_page_and_the_rest_is_shown(tmp_path):
-  result_file(tmp_path, 'score_scale', 'score_scale/smoke')
-  result_file(tmp_path, 'worked_example', 'worked_example/smoke', claims=())
-  (tmp_path / 'worked_example/smoke/figures/entropy.svg').unlink()
-  results.write_text(tmp_path / 'bottleneck/smoke/result.json', '{"experiment": "bott')
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
+  result_file(tmp_path, "worked_example", "worked_example/smoke", claims=())
+  (tmp_path / "worked_example/smoke/figures/entropy.svg").unlink()
+  results.write_text(tmp_path / "bottleneck/smoke/result.json", '{"experiment": "bott')
   text = page.write(tmp_path, claims.REGISTER).read_text()
   problems = re.findall(r'<p class="problem">(.*?)</p>', text)
-  assert any(p.startswith('bottleneck/smoke/result.json: not JSON') for p in problems)
-  assert any('figure figures/entropy.svg is missing' in p for p in problems)
-  assert str(tmp_path) not in text and '1.013 &lt;of&gt; 1' in text
+  assert any(p.startswith("bottleneck/smoke/result.json: not JSON") for p in problems)
+  assert any("figure figures/entropy.svg is missing" in p for p in problems)
+  assert str(tmp_path) not in text and "1.013 &lt;of&gt; 1" in text
 
 
 def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
   text = page.write(tmp_path, claims.REGISTER).read_text()
-  assert 'no result.json of any experiment was found' in text
+  assert "no result.json of any experiment was found" in text
   assert not Reader(text).open
 
 
 def test_the_page_is_the_same_for_the_same_results(tmp_path):
-  result_file(tmp_path, 'score_scale', 'score_scale/smoke')
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
   first = page.write(tmp_path, claims.REGISTER).read_bytes()
   assert first == page.write(tmp_path, claims.REGISTER).read_bytes()
 

@@ -16,9 +16,15 @@ def matrices(params):
   n = u.shape[0]
   b = np.asarray(params.get("b", np.zeros(3 * n)), np.float64)
   return {
-    "W_z": w[:n], "W_r": w[n : 2 * n], "W": w[2 * n :],
-    "U_z": u_gates[:n], "U_r": u_gates[n:], "U": u,
-    "b_z": b[:n], "b_r": b[n : 2 * n], "b": b[2 * n :],
+    "W_z": w[:n],
+    "W_r": w[n : 2 * n],
+    "W": w[2 * n :],
+    "U_z": u_gates[:n],
+    "U_r": u_gates[n:],
+    "U": u,
+    "b_z": b[:n],
+    "b_r": b[n : 2 * n],
+    "b": b[2 * n :],
   }
 
 

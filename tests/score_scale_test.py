@@ -41,7 +41,7 @@ def test_the_interval_of_the_median_covers_it():
 
 
 @pytest.mark.parametrize(
-  ('ratios', 'verdict'),
+  ("ratios", "verdict"),
   [
     ([(0.95, 1.02), (0.99, 1.09)], results.REPRODUCED),
     ([(0.95, 1.02), (0.80, 1.30)], results.NOT_RESOLVED),
@@ -57,7 +57,7 @@ FALLING = [at(3.7), at(1.0), at(0.01)]
 
 
 @pytest.mark.parametrize(
-  ('gradient', 'entropies', 'verdict'),
+  ("gradient", "entropies", "verdict"),
   [
     ([at(0.3), at(0.1), at(1e-4)], FALLING, results.REPRODUCED),
     ([at(0.2), at(0.3), at(1e-4)], FALLING, results.QUALIFIED),  # rises before it falls
@@ -74,7 +74,7 @@ def test_vanishing_can_come_out_each_way(gradient, entropies, verdict):
 
 
 @pytest.mark.parametrize(
-  ('to_scores', 'to_unscaled', 'verdict'),
+  ("to_scores", "to_unscaled", "verdict"),
   [
     ([0.4, 0.2, 1e-4], [0.4, 0.3, 1e-3], results.REPRODUCED),
     ([0.4, 0.2, 1e-4], [0.4, 0.5, 1e-3], results.QUALIFIED),
@@ -106,37 +106,37 @@ def test_a_draw_is_measured_as_jax_grad_would():
   to_query, to_keys = jax.grad(pulled, argnums=(0, 1))(query[2], keys[2])
   weights = attn.softmax(attn.scaled_dot(query[2], keys[2]))
   expected = {
-    'entropy': attn.entropy(weights),
-    'largest weight': attn.max_weight(weights),
-    'Jacobian of the softmax': jnp.linalg.norm(jnp.diag(weights) - jnp.outer(weights, weights)),
-    'gradient to query': jnp.linalg.norm(to_query),
-    'gradient to keys': jnp.linalg.norm(to_keys),
+    "entropy": attn.entropy(weights),
+    "largest weight": attn.max_weight(weights),
+    "Jacobian of the softmax": jnp.linalg.norm(jnp.diag(weights) - jnp.outer(weights, weights)),
+    "gradient to query": jnp.linalg.norm(to_query),
+    "gradient to keys": jnp.linalg.norm(to_keys),
   }
-  assert set(found['scaled']) == set(expected)
+  assert set(found["scaled"]) == set(expected)
   for quantity, value in expected.items():
-    assert found['scaled'][quantity].shape == (3,)
-    np.testing.assert_allclose(found['scaled'][quantity][2], value, rtol=1e-4)
+    assert found["scaled"][quantity].shape == (3,)
+    np.testing.assert_allclose(found["scaled"][quantity][2], value, rtol=1e-4)
 
 
-@pytest.mark.parametrize('width', [2, 61])
+@pytest.mark.parametrize("width", [2, 61])
 def test_the_squares_average_to_the_variance(width):
   squares = score_scale.squared_scores(np.random.default_rng(13), width=width, draws=40009)
   error = 4 * np.sqrt((2 + 6 / width) / 40009)
-  assert abs(squares['raw'].mean() / width - 1) < error
-  assert abs(squares['scaled'].mean() - 1) < error
+  assert abs(squares["raw"].mean() / width - 1) < error
+  assert abs(squares["scaled"].mean() - 1) < error
 
 
 def test_a_tiny_run_judges_every_claim(tmp_path):
   result = score_scale.run(TINY_RUN, tmp_path)
-  assert results.read(tmp_path / 'result.json') == result
-  assert result.profile == 'custom' and '--set=draws=67' in result.command
+  assert results.read(tmp_path / "result.json") == result
+  assert result.profile == "custom" and "--set=draws=67" in result.command
   verdicts = {claim.number: claim.verdict for claim in result.claims}
   assert set(verdicts) == set(score_scale.CLAIMS)
-  assert verdicts['66'] == results.QUALIFIED
-  assert verdicts['62'] == results.NOT_RESOLVED  # 503 pairs are too few for 10%
-  assert list(result.figures)[0] == 'figures/gradients.svg'
+  assert verdicts["66"] == results.QUALIFIED
+  assert verdicts["62"] == results.NOT_RESOLVED  # 503 pairs are too few for 10%
+  assert list(result.figures)[0] == "figures/gradients.svg"
   for path in result.figures:
-    assert (tmp_path / path).exists() and (tmp_path / path).with_suffix('.png').exists()
+    assert (tmp_path / path).exists() and (tmp_path / path).with_suffix(".png").exists()
 
 
 def test_the_same_seed_gives_the_same_numbers():
@@ -145,16 +145,16 @@ def test_the_same_seed_gives_the_same_numbers():
   first = score_scale.measure(small, lambda **row: rows.append(row))
   assert first == score_scale.measure(small, lambda **row: None)
   assert first != score_scale.measure(dataclasses.replace(small, seed=1), lambda **row: None)
-  assert {row.get('width') for row in rows} == {3, 17, None}
+  assert {row.get("width") for row in rows} == {3, 17, None}
 
 
 @pytest.mark.parametrize(
-  ('changes', 'message'),
+  ("changes", "message"),
   [
-    ({'widths': (4,)}, 'widths must be at least two ascending'),
-    ({'widths': (16, 4)}, 'widths must be'),
-    ({'multipliers': (0.0, 1.0)}, 'multipliers must be'),
-    ({'draws': 1}, 'draws must be at least 2'),
+    ({"widths": (4,)}, "widths must be at least two ascending"),
+    ({"widths": (16, 4)}, "widths must be"),
+    ({"multipliers": (0.0, 1.0)}, "multipliers must be"),
+    ({"draws": 1}, "draws must be at least 2"),
   ],
 )
 def test_sweeps_that_show_nothing_are_refused(changes, message):
@@ -169,13 +169,13 @@ def test_profiles_and_sweeps_are_configurations():
 
 @pytest.mark.slow
 def test_the_smoke_profile_finds_what_the_chapter_leaves_out(tmp_path):
-  smoke = configs.override(score_scale.Config(), score_scale.profiles()['smoke'])
+  smoke = configs.override(score_scale.Config(), score_scale.profiles()["smoke"])
   result = score_scale.run(smoke, tmp_path)
-  assert result.profile == 'smoke'
+  assert result.profile == "smoke"
   verdicts = {claim.number: claim.verdict for claim in result.claims}
   assert verdicts == {
-    '62': results.REPRODUCED,
-    '63': results.QUALIFIED,
-    '66': results.QUALIFIED,
-    '67': results.REPRODUCED,
+    "62": results.REPRODUCED,
+    "63": results.QUALIFIED,
+    "66": results.QUALIFIED,
+    "67": results.REPRODUCED,
   }

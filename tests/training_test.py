@@ -45,9 +45,7 @@ def data_dir(tmp_path_factory):
 def small(data_dir, **changes):
   """A run of seconds: one shape, one batch a step."""
   config = TrainConfig(
-    model=dataclasses.replace(
-      MODEL, source_vocabulary=None, target_vocabulary=None, dropout=0.1
-    ),
+    model=dataclasses.replace(MODEL, source_vocabulary=None, target_vocabulary=None, dropout=0.1),
     data=DataConfig(
       name="reverse", data_dir=str(data_dir), limit=499, batch_size=31, bucket_edges=(22,)
     ),
@@ -112,8 +110,9 @@ def test_what_stands_in_padding_changes_neither_loss_nor_gradient():
 
 def test_schedule_warms_up_and_falls_to_zero():
   rate = optimizers.schedule(OptimizerConfig(learning_rate=2.0, warmup=10), 110)
-  np.testing.assert_allclose([rate(0), rate(5), rate(10), rate(60), rate(110)], [0, 1, 2, 1, 0],
-                             atol=1e-6)
+  np.testing.assert_allclose(
+    [rate(0), rate(5), rate(10), rate(60), rate(110)], [0, 1, 2, 1, 0], atol=1e-6
+  )
   flat = optimizers.schedule(OptimizerConfig(learning_rate=1.0, decay="none"), 110)
   assert flat(0) == flat(109) == 1.0
 
@@ -201,8 +200,11 @@ training.train(config, sys.argv[2])
 
 
 def start(config, folder, cache):
-  environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache),
-                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+  environment = {
+    **os.environ,
+    "JAX_COMPILATION_CACHE_DIR": str(cache),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+  }
   command = [sys.executable, "-c", RUN, json.dumps(configs.to_dict(config)), str(folder)]
   return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -235,7 +237,10 @@ def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
   process = start(config, whole, tmp_path / "cache")
   assert process.wait(timeout=300) == 0, process.stderr.read()
   for step, number in (
-    (40, signal.SIGKILL), (120, signal.SIGTERM), (180, signal.SIGKILL), (240, signal.SIGINT),
+    (40, signal.SIGKILL),
+    (120, signal.SIGTERM),
+    (180, signal.SIGKILL),
+    (240, signal.SIGINT),
     (300, signal.SIGKILL),
   ):
     process = start(config, killed, tmp_path / "cache")

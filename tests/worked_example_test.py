@@ -26,13 +26,13 @@ def test_the_steps_give_the_golden_numbers():
 
 
 @pytest.mark.parametrize(
-  ('measured', 'values', 'digits', 'outcome'),
+  ("measured", "values", "digits", "outcome"),
   [
     ((0.0900306, 0.665241), (0.090, 0.665), 3, 0),
     ((0.0905, 0.665241), (0.090, 0.665), 3, 0),  # the edge of rounding
     ((0.0906, 0.665241), (0.090, 0.665), 3, 1),
     ((0.0900306,), (0.090, 0.665), 3, 1),
-    ((float('nan'), 0.665), (0.090, 0.665), 3, 1),
+    ((float("nan"), 0.665), (0.090, 0.665), 3, 1),
   ],
 )
 def test_a_printed_number_can_be_right_or_wrong(measured, values, digits, outcome):
@@ -40,7 +40,7 @@ def test_a_printed_number_can_be_right_or_wrong(measured, values, digits, outcom
 
 
 @pytest.mark.parametrize(
-  ('attended', 'shape', 'outcome'),
+  ("attended", "shape", "outcome"),
   [((0.4, 1.6), (2000,), 0), ((0.5, 1.5), (2000,), 1), ((0.4, 1.6), (50,), 1)],
 )
 def test_the_reduced_example_can_be_another_program(attended, shape, outcome):
@@ -49,7 +49,7 @@ def test_the_reduced_example_can_be_another_program(attended, shape, outcome):
 
 
 @pytest.mark.parametrize(
-  ('small', 'large', 'difference', 'outcome'),
+  ("small", "large", "difference", "outcome"),
   [
     (0.09003057, 0.66524096, 2.0, 0),
     (0.09003057, 0.66524096, 1.0, 1),
@@ -60,21 +60,21 @@ def test_the_ratio_of_weights_can_be_wrong(small, large, difference, outcome):
   assert worked_example.exponential(small, large, difference) == OUTCOMES[outcome]
 
 
-@pytest.mark.parametrize('profile', ['smoke', 'full'])
+@pytest.mark.parametrize("profile", ["smoke", "full"])
 def test_a_run_judges_every_claim(tmp_path, profile):
   config = configs.override(worked_example.Config(), worked_example.profiles()[profile])
   result = worked_example.run(config, tmp_path)
-  assert results.read(tmp_path / 'result.json') == result
+  assert results.read(tmp_path / "result.json") == result
   assert result.profile == profile
   assert sorted(claim.number for claim in result.claims) == sorted(worked_example.CLAIMS)
   assert {claim.verdict for claim in result.claims} == {results.REPRODUCED}
   for path in result.figures:
     assert (tmp_path / path).stat().st_size > 1000
-    assert (tmp_path / path).with_suffix('.png').stat().st_size > 1000
+    assert (tmp_path / path).with_suffix(".png").stat().st_size > 1000
 
 
 def test_one_scale_alone_can_be_drawn(tmp_path):
   (config, *_) = (
     configs.override(worked_example.Config(), cell) for cell in worked_example.sweep_quick()
   )
-  assert worked_example.run(config, tmp_path).profile == 'custom'
+  assert worked_example.run(config, tmp_path).profile == "custom"

@@ -25,9 +25,7 @@ class SearchConfig:
     if self.beam < 1:
       raise ValueError(f"beam is {self.beam}; it must be at least 1 (1 is greedy search)")
     if self.ratio < 0 or self.extra < 1:
-      raise ValueError(
-        f"ratio {self.ratio} must not be negative, extra {self.extra} not below 1"
-      )
+      raise ValueError(f"ratio {self.ratio} must not be negative, extra {self.extra} not below 1")
 
   def limit(self, source_length: int) -> int:
     """The most target symbols for a source of `source_length`, EOS counted in both."""

@@ -46,9 +46,7 @@ class Step(NamedTuple):
   readout: Float[Array, "... l"]
 
 
-def bahdanau(
-  decoder: "Decoder", memory: Memory, state: Float[Array, "... n"], word: Word
-) -> Step:
+def bahdanau(decoder: "Decoder", memory: Memory, state: Float[Array, "... n"], word: Word) -> Step:
   """Bahdanau 2015, section 3.1: score with s_{i-1}, read, update with c_i, emit from s_i."""
   scores = decoder.scores(state, memory)  # e_ij = a(s_{i-1}, h_j)
   weights = attn.softmax(scores, memory.mask)  # alpha_ij

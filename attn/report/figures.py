@@ -23,13 +23,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 # Okabe and Ito's palette without the yellow, which vanishes on paper.
-COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#000000', '#E69F00')
-MARKERS = ('o', 's', '^', 'D', 'v', 'X', 'P')
-DASHES = ('-', '--', '-.', ':', '-', '--', '-.')
-HATCHES = ('', '//', '..', 'xx', '\\\\', '--', '++')
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00")
+MARKERS = ("o", "s", "^", "D", "v", "X", "P")
+DASHES = ("-", "--", "-.", ":", "-", "--", "-.")
+HATCHES = ("", "//", "..", "xx", "\\\\", "--", "++")
 
 _TITLE, _LABEL, _TICK, _NOTE = 12.0, 10.0, 9.0, 8.0
-_INK, _GRID = '#222222', '#DDDDDD'
+_INK, _GRID = "#222222", "#DDDDDD"
 
 
 def new(
@@ -38,7 +38,7 @@ def new(
   rows: int = 1,
   columns: int = 1,
   size: tuple[float, float] | None = None,
-  note: str = '',
+  note: str = "",
 ) -> tuple[Figure, list[Axes]]:
   """A figure with `rows` times `columns` empty axes.
 
@@ -53,34 +53,34 @@ def new(
     The figure and its axes, row by row.
   """
   width, height = size or (7.0 if columns == 1 else 10.0, 0.6 + 3.7 * rows)
-  figure = Figure(figsize=(width, height), layout='constrained', facecolor='white')
+  figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
   FigureCanvasAgg(figure)
   wrapped = textwrap.fill(title, int(width * 72 / (_TITLE * 0.64)))
-  figure.suptitle(wrapped, fontsize=_TITLE, fontweight='bold', color=_INK, x=0.01, ha='left')
+  figure.suptitle(wrapped, fontsize=_TITLE, fontweight="bold", color=_INK, x=0.01, ha="left")
   if note:
     wrapped = textwrap.fill(note, int(width * 72 / (_NOTE * 0.5)))
-    figure.supxlabel(wrapped, fontsize=_NOTE, color='#555555', x=0.01, ha='left')
+    figure.supxlabel(wrapped, fontsize=_NOTE, color="#555555", x=0.01, ha="left")
   axes = list(figure.subplots(rows, columns, squeeze=False).flat)
   for each in axes:
-    each.spines[['top', 'right']].set_visible(False)
-    each.spines[['left', 'bottom']].set_color('#888888')
+    each.spines[["top", "right"]].set_visible(False)
+    each.spines[["left", "bottom"]].set_color("#888888")
     each.tick_params(labelsize=_TICK, colors=_INK)
     each.grid(True, color=_GRID, linewidth=0.6)
     each.set_axisbelow(True)
   return figure, axes
 
 
-def axes_text(axes: Axes, *, x: str, y: str, title: str = '') -> None:
+def axes_text(axes: Axes, *, x: str, y: str, title: str = "") -> None:
   """Names the axes, with units, and the panel where there are several."""
   axes.set_xlabel(x, fontsize=_LABEL, color=_INK)
   axes.set_ylabel(y, fontsize=_LABEL, color=_INK)
   if title:
-    axes.set_title(title, fontsize=_LABEL, color=_INK, loc='left')
+    axes.set_title(title, fontsize=_LABEL, color=_INK, loc="left")
 
 
 def legend(axes: Axes, **options: Any) -> None:
   """A legend without a frame of its own weight; options go to matplotlib."""
-  axes.legend(**{'fontsize': _TICK, 'framealpha': 0.85, 'edgecolor': 'none', **options})
+  axes.legend(**{"fontsize": _TICK, "framealpha": 0.85, "edgecolor": "none", **options})
 
 
 def line(
@@ -105,7 +105,7 @@ def line(
     series: which colour, marker and dash; the same series has the same number in every panel.
   """
   k = series % len(COLOURS)
-  style: dict[str, Any] = {'color': COLOURS[k], 'marker': MARKERS[k], 'linestyle': DASHES[k]}
+  style: dict[str, Any] = {"color": COLOURS[k], "marker": MARKERS[k], "linestyle": DASHES[k]}
   axes.plot(x, y, label=label, linewidth=1.8, markersize=5, **style)
   if low is not None and high is not None:
     axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.18, linewidth=0)
@@ -117,7 +117,7 @@ def bars(
   groups: dict[str, Sequence[float]],
   *,
   errors: dict[str, tuple[Sequence[float], Sequence[float]]] | None = None,
-  form: str = '{:.2f}',
+  form: str = "{:.2f}",
 ) -> None:
   """Grouped bars with their values printed on them.
 
@@ -131,13 +131,13 @@ def bars(
   width = 0.8 / len(groups)
   for k, (label, values) in enumerate(groups.items()):
     at = np.arange(len(names)) + (k - (len(groups) - 1) / 2) * width
-    style: dict[str, Any] = {'color': COLOURS[k % len(COLOURS)], 'hatch': HATCHES[k % len(HATCHES)]}
-    axes.bar(at, values, width * 0.92, label=label, edgecolor='white', linewidth=0, **style)
+    style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "hatch": HATCHES[k % len(HATCHES)]}
+    axes.bar(at, values, width * 0.92, label=label, edgecolor="white", linewidth=0, **style)
     tops = np.asarray(values, float)
     if errors and label in errors:
       low, high = (np.asarray(end, float) for end in errors[label])
       spread = np.stack([tops - low, high - tops])
-      axes.errorbar(at, values, spread, fmt='none', ecolor=_INK, capsize=3, linewidth=1.2)
+      axes.errorbar(at, values, spread, fmt="none", ecolor=_INK, capsize=3, linewidth=1.2)
       tops = np.maximum(tops, high)
     for place, top, value in zip(at, tops, values, strict=True):
       axes.annotate(
@@ -145,7 +145,7 @@ def bars(
         fontsize=_NOTE, color=_INK,
       )  # fmt: skip
   axes.set_xticks(np.arange(len(names)), names)
-  axes.grid(False, axis='x')
+  axes.grid(False, axis="x")
   axes.margins(y=0.12)
   if len(groups) > 1:
     legend(axes)
@@ -164,7 +164,7 @@ def heat_map(
   target: Sequence[str],
   *,
   links: Collection[tuple[int, int]] = (),
-  title: str = '',
+  title: str = "",
 ) -> None:
   """Attention weights: a row a target symbol, a column a source symbol, black for 1.
 
@@ -179,11 +179,11 @@ def heat_map(
   weights = np.asarray(weights, float)
   if weights.shape != (len(target), len(source)):
     raise ValueError(
-      f'heat_map: weights have shape {weights.shape}, the labels want {(len(target), len(source))}'
+      f"heat_map: weights have shape {weights.shape}, the labels want {(len(target), len(source))}"
     )
-  image = axes.imshow(weights, cmap='Greys', vmin=0, vmax=1, aspect='equal', interpolation='none')
+  image = axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, aspect="equal", interpolation="none")
   axes.grid(False)
-  axes.spines[:].set(visible=True, color='#888888')
+  axes.spines[:].set(visible=True, color="#888888")
   crowded = max(len(source), len(target)) > 15
   size = 7.5 if crowded else _TICK
   upright = max(map(len, source), default=0) <= (1 if crowded else 3)
@@ -191,21 +191,21 @@ def heat_map(
   axes.set_yticks(range(len(target)), target, fontsize=size)
   axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
   for s, t in links:
-    frame: dict[str, Any] = {'fill': False, 'edgecolor': COLOURS[1], 'linewidth': 1.4}
+    frame: dict[str, Any] = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 1.4}
     axes.add_patch(Rectangle((s - 0.46, t - 0.46), 0.92, 0.92, **frame))
   bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.02)
-  bar.set_label('weight', fontsize=_NOTE)
+  bar.set_label("weight", fontsize=_NOTE)
   bar.ax.tick_params(labelsize=_NOTE)
-  framed = '; framed: true alignment' if links else ''
-  axes.set_xlabel(f'source{framed}', fontsize=_NOTE, color=_INK)
-  axes.set_ylabel('target', fontsize=_NOTE, color=_INK)
+  framed = "; framed: true alignment" if links else ""
+  axes.set_xlabel(f"source{framed}", fontsize=_NOTE, color=_INK)
+  axes.set_ylabel("target", fontsize=_NOTE, color=_INK)
   if title:
-    axes.set_title(title, fontsize=_LABEL, color=_INK, loc='left')
+    axes.set_title(title, fontsize=_LABEL, color=_INK, loc="left")
 
 
 def title_of(figure: Figure) -> str:
   """The figure's message, on one line."""
-  return ' '.join(figure.get_suptitle().split())
+  return " ".join(figure.get_suptitle().split())
 
 
 def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
@@ -217,6 +217,6 @@ def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
   """
   stem = pathlib.Path(stem)
   stem.parent.mkdir(parents=True, exist_ok=True)
-  with matplotlib.rc_context({'svg.hashsalt': 'attn', 'svg.fonttype': 'path'}):
-    figure.savefig(stem.with_name(stem.name + '.svg'), metadata={'Date': None})
-  figure.savefig(stem.with_name(stem.name + '.png'), dpi=150)
+  with matplotlib.rc_context({"svg.hashsalt": "attn", "svg.fonttype": "path"}):
+    figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
+  figure.savefig(stem.with_name(stem.name + ".png"), dpi=150)

@@ -20,7 +20,7 @@ from attn.report import results
 from attn.report.results import Claim, Metric, Result
 
 # The experiments whose first figure opens the page, in this order, as far as they were run.
-FINDINGS = ('bottleneck', 'score_scale', 'order_of_the_step', 'local_vs_global')
+FINDINGS = ("bottleneck", "score_scale", "order_of_the_step", "local_vs_global")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,20 +58,20 @@ def collect(workdir: str | os.PathLike[str], profile: str | None = None) -> Coll
     except results.ResultError as error:
       problems.append(str(error).replace(str(path), name))
       continue
-    finished = str(result.environment.get('finished', ''))
-    named = result.profile == profile if profile else result.profile != 'custom'
+    finished = str(result.environment.get("finished", ""))
+    named = result.profile == profile if profile else result.profile != "custom"
     found[result.experiment].append((named, finished, name, result))
   if not found:
-    problems.append('no result.json of any experiment was found; run one with launch.run')
+    problems.append("no result.json of any experiment was found; run one with launch.run")
   shown, others = {}, []
   for experiment, candidates in sorted(found.items()):
     ranked = sorted(candidates, key=lambda candidate: candidate[:3], reverse=True)
     if profile and not ranked[0][0]:
-      problems.append(f'{experiment}: no result of the profile {profile}')
+      problems.append(f"{experiment}: no result of the profile {profile}")
     else:
       _, _, name, result = ranked.pop(0)
       shown[experiment] = (result, (root / name).parent)
-    others += [f'{name} ({result.profile})' for _, _, name, result in ranked]
+    others += [f"{name} ({result.profile})" for _, _, name, result in ranked]
   return Collection(shown, tuple(others), tuple(problems))
 
 
@@ -80,11 +80,11 @@ def settle(register: Sequence[Claim], shown: Iterable[Result]) -> tuple[Claim, .
   by_experiment = {result.experiment: result for result in shown}
   settled = []
   for claim in register:
-    result = by_experiment.get(claim.experiment or '')
+    result = by_experiment.get(claim.experiment or "")
     judged = [c for c in result.claims if c.number == claim.number] if result else []
     if judged:
       # Wording and owner are the register's: a result may be older than its last edit.
-      names = ('measured', 'interval', 'verdict', 'why')
+      names = ("measured", "interval", "verdict", "why")
       changes = {name: getattr(judged[0], name) for name in names}
       claim = dataclasses.replace(claim, **changes)
     elif claim.verdict == results.NOT_RUN:
@@ -118,12 +118,12 @@ def write(
   found = collect(root, profile)
   claims = settle(register, (result for result, _ in found.shown.values()))
   sections = [
-    _section(result, folder, claims, (questions or {}).get(name, ''))
+    _section(result, folder, claims, (questions or {}).get(name, ""))
     for name, (result, folder) in sorted(found.shown.items(), key=lambda item: _order(item[0]))
   ]
-  missing = [f'{section["name"]}: {line}' for section in sections for line in section['missing']]
+  missing = [f"{section['name']}: {line}" for section in sections for line in section["missing"]]
   page = _template().render(
-    findings=[section for section in sections if section['figures'] and section['finding']],
+    findings=[section for section in sections if section["figures"] and section["finding"]],
     verdicts=results.VERDICTS,
     counts=_counts(claims),
     claims=claims,
@@ -132,14 +132,14 @@ def write(
     others=found.others,
     problems=[*found.problems, *missing],
   )
-  results.write_text(root / 'report' / 'claims.json', results.to_json(list(claims)))
-  results.write_text(root / 'report' / 'index.html', page)
-  return root / 'report' / 'index.html'
+  results.write_text(root / "report" / "claims.json", results.to_json(list(claims)))
+  results.write_text(root / "report" / "index.html", page)
+  return root / "report" / "index.html"
 
 
 def _template() -> jinja2.Template:
   environment = jinja2.Environment(
-    loader=jinja2.PackageLoader('attn.report', '.'),
+    loader=jinja2.PackageLoader("attn.report", "."),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -148,7 +148,7 @@ def _template() -> jinja2.Template:
   environment.filters.update(
     number=number, interval=interval, metric=metric, duration=duration, slug=_slug
   )
-  return environment.get_template('page.html.jinja')
+  return environment.get_template("page.html.jinja")
 
 
 def _order(experiment: str) -> tuple[int, str]:
@@ -157,7 +157,7 @@ def _order(experiment: str) -> tuple[int, str]:
 
 
 def _slug(text: str) -> str:
-  return text.replace(' ', '-')
+  return text.replace(" ", "-")
 
 
 def _section(
@@ -169,24 +169,24 @@ def _section(
     try:
       data = (folder / path).read_bytes()
     except OSError:
-      missing.append(f'figure {path} is missing; run the experiment again')
+      missing.append(f"figure {path} is missing; run the experiment again")
       continue
-    inlined = 'data:image/svg+xml;base64,' + base64.b64encode(data).decode()
-    figures.append({'title': figure.title, 'caption': figure.caption, 'data': inlined})
+    inlined = "data:image/svg+xml;base64," + base64.b64encode(data).decode()
+    figures.append({"title": figure.title, "caption": figure.caption, "data": inlined})
   judged = {claim.number for claim in result.claims}
   return {
-    'name': result.experiment,
-    'finding': result.experiment in FINDINGS,
-    'result': result,
-    'question': question,
-    'figures': figures,
-    'missing': missing,
-    'claims': [c for c in claims if c.experiment == result.experiment and c.number in judged],
-    'conditions': _flat(result.config),
+    "name": result.experiment,
+    "finding": result.experiment in FINDINGS,
+    "result": result,
+    "question": question,
+    "figures": figures,
+    "missing": missing,
+    "claims": [c for c in claims if c.experiment == result.experiment and c.number in judged],
+    "conditions": _flat(result.config),
   }
 
 
-def _flat(config: Mapping[str, Any], prefix: str = '') -> list[tuple[str, Any]]:
+def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
   """Dotted path and value of every leaf of a configuration."""
   leaves: list[tuple[str, Any]] = []
   for name, value in config.items():
@@ -199,8 +199,8 @@ def _flat(config: Mapping[str, Any], prefix: str = '') -> list[tuple[str, Any]]:
 def _counts(claims: Sequence[Claim]) -> list[tuple[str, list[int]]]:
   """A row a kind and one for all: how many claims have each verdict, and how many there are."""
   rows = []
-  for kind in (*results.KINDS, 'all'):
-    of_kind = [claim.verdict for claim in claims if kind in (claim.kind, 'all')]
+  for kind in (*results.KINDS, "all"):
+    of_kind = [claim.verdict for claim in claims if kind in (claim.kind, "all")]
     rows.append((kind, [of_kind.count(verdict) for verdict in results.VERDICTS] + [len(of_kind)]))
   return rows
 
@@ -211,34 +211,34 @@ def _absent(register: Sequence[Claim], shown: Mapping[str, Any]) -> list[tuple[s
   for claim in register:
     if claim.experiment and claim.experiment not in shown and claim.verdict == results.NOT_RUN:
       waiting[claim.experiment].append(claim.number)
-  return [(name, ', '.join(numbers)) for name, numbers in sorted(waiting.items())]
+  return [(name, ", ".join(numbers)) for name, numbers in sorted(waiting.items())]
 
 
 def number(value: float | None) -> str:
   """Four significant digits, or one decimal above a thousand; a dash for what is not known."""
   if value is None:
-    return '\N{EN DASH}'
+    return "\N{EN DASH}"
   size = abs(value)
   if size < 1e15 and value == int(value):
-    return f'{int(value):,}'
+    return f"{int(value):,}"
   if size >= 1e6 or size < 1e-3:
-    return f'{value:.2e}'
-  return f'{value:,.1f}' if size >= 1000 else f'{value:#.4g}'
+    return f"{value:.2e}"
+  return f"{value:,.1f}" if size >= 1000 else f"{value:#.4g}"
 
 
 def interval(ends: tuple[float | None, float | None] | None) -> str:
   """An interval as [low, high], or nothing."""
-  return '' if ends is None else f'[{number(ends[0])}, {number(ends[1])}]'
+  return "" if ends is None else f"[{number(ends[0])}, {number(ends[1])}]"
 
 
 def metric(value: Metric) -> str:
   """The interval of a metric, or nothing where it has none."""
-  return '' if value.low is None and value.high is None else interval((value.low, value.high))
+  return "" if value.low is None and value.high is None else interval((value.low, value.high))
 
 
 def duration(seconds: float) -> str:
   """Wall time as people say it."""
   if seconds < 60:
-    return f'{seconds:.1f} s'
+    return f"{seconds:.1f} s"
   minutes, rest = divmod(round(seconds), 60)
-  return f'{minutes} min {rest} s' if minutes < 60 else f'{minutes // 60} h {minutes % 60} min'
+  return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

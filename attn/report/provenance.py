@@ -11,32 +11,32 @@ from typing import Any
 
 from attn import configs
 
-_PACKAGES = ('jax', 'flax', 'optax', 'numpy')
+_PACKAGES = ("jax", "flax", "optax", "numpy")
 
 
 def environment() -> dict[str, Any]:
   """Versions, platform, device, cores and, in a git checkout, the commit."""
   import jax  # only to name the device; reading results needs none
 
-  found: dict[str, Any] = {'python': platform.python_version()}
+  found: dict[str, Any] = {"python": platform.python_version()}
   for package in _PACKAGES:
     found[package] = importlib.metadata.version(package)
-  found['platform'] = platform.platform()
-  found['device'] = jax.devices()[0].device_kind
+  found["platform"] = platform.platform()
+  found["device"] = jax.devices()[0].device_kind
   found["cpu_count"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (
     os.cpu_count()
   )  # fmt: skip
   commit = _commit(pathlib.Path(__file__).resolve().parents[2])
   if commit is not None:
-    found['commit'] = commit
+    found["commit"] = commit
   return found
 
 
 def _commit(root: pathlib.Path) -> str | None:
   """The commit checked out at `root`, '-dirty' added when files differ; None outside git."""
-  if not (root / '.git').exists():
+  if not (root / ".git").exists():
     return None
-  command = ['git', '-C', str(root), 'describe', '--always', '--dirty', '--exclude=*']
+  command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
   try:
     return subprocess.run(
       command, capture_output=True, text=True, check=True, timeout=20
@@ -58,8 +58,8 @@ def profile_and_command(
   for name, overrides in profiles.items():
     base = configs.override(type(config)(), overrides)
     differences = configs.differences(base, config)
-    found.append((len(differences), name != 'default', name, differences))
+    found.append((len(differences), name != "default", name, differences))
   count, _, name, differences = min(found)
-  words = ['python', '-m', 'launch.run', f'--experiment={experiment}', f'--profile={name}']
-  words += ['--set=' + configs.format_assignment(path, value) for path, _, value in differences]
-  return ('custom' if count else name), ' '.join(shlex.quote(word) for word in words)
+  words = ["python", "-m", "launch.run", f"--experiment={experiment}", f"--profile={name}"]
+  words += ["--set=" + configs.format_assignment(path, value) for path, _, value in differences]
+  return ("custom" if count else name), " ".join(shlex.quote(word) for word in words)

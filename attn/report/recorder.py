@@ -55,19 +55,19 @@ class Recorder:
     self._figures: dict[str, results.Figure] = {}
     workdirs.claim(self.workdir, config)
     finished = (self.workdir / results.RESULT_FILE).exists()
-    self._log_path = self.workdir / 'metrics.jsonl'
+    self._log_path = self.workdir / "metrics.jsonl"
     earlier = 0.0 if finished else _last_seconds(self._log_path)
     self._start = time.monotonic() - earlier
-    results.write_text(self._log_path, '')
-    self.log(event='start')
+    results.write_text(self._log_path, "")
+    self.log(event="start")
 
   def log(self, **values: Any) -> None:
     """Appends one line to `metrics.jsonl`, with the seconds since the start."""
-    row = results.to_plain({'seconds': round(time.monotonic() - self._start, 3), **values})
-    with self._log_path.open('a', encoding='utf-8') as file:
-      file.write(json.dumps(row, allow_nan=False) + '\n')
+    row = results.to_plain({"seconds": round(time.monotonic() - self._start, 3), **values})
+    with self._log_path.open("a", encoding="utf-8") as file:
+      file.write(json.dumps(row, allow_nan=False) + "\n")
 
-  def figure(self, name: str, figure: 'matplotlib.figure.Figure', *, caption: str) -> None:
+  def figure(self, name: str, figure: "matplotlib.figure.Figure", *, caption: str) -> None:
     """Saves a figure as `figures/NAME.svg` and `.png`; the first one opens the report's page.
 
     Args:
@@ -77,8 +77,8 @@ class Recorder:
     """
     from attn.report import figures  # matplotlib takes most of a second to load
 
-    figures.save(figure, self.workdir / 'figures' / name)
-    self._figures[f'figures/{name}.svg'] = results.Figure(figures.title_of(figure), caption)
+    figures.save(figure, self.workdir / "figures" / name)
+    self._figures[f"figures/{name}.svg"] = results.Figure(figures.title_of(figure), caption)
 
   def finish(
     self, *, metrics: Mapping[str, results.Metric], claims: Sequence[results.Claim]
@@ -88,13 +88,13 @@ class Recorder:
     Raises:
       ResultError: see `check`.
     """
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     result = results.Result(
       experiment=self._experiment,
       profile=self._profile,
       config=self._config,
       seeds=self._seeds,
-      environment={**provenance.environment(), 'finished': now},
+      environment={**provenance.environment(), "finished": now},
       command=self._command,
       seconds=round(time.monotonic() - self._start, 3),
       metrics=dict(metrics),
@@ -114,8 +114,8 @@ def _last_seconds(path: pathlib.Path) -> float:
 def _seconds_logged(path: pathlib.Path) -> Iterator[float]:
   if not path.exists():
     return
-  for line in path.read_text(encoding='utf-8', errors='replace').splitlines():
+  for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
     try:
-      yield float(json.loads(line)['seconds'])
+      yield float(json.loads(line)["seconds"])
     except (ValueError, KeyError, TypeError):
       continue  # a kill may have cut the last line short

@@ -19,20 +19,20 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 Verdict = Literal[
-  'reproduced', 'qualified', 'contradicted', 'not resolved here', 'not measurable', 'not run'
+  "reproduced", "qualified", "contradicted", "not resolved here", "not measurable", "not run"
 ]
-REPRODUCED: Verdict = 'reproduced'
-QUALIFIED: Verdict = 'qualified'  # true under a condition, which the experiment shows
-CONTRADICTED: Verdict = 'contradicted'
-NOT_RESOLVED: Verdict = 'not resolved here'  # the interval is too wide to say
-NOT_MEASURABLE: Verdict = 'not measurable'  # history or interpretation
-NOT_RUN: Verdict = 'not run'
+REPRODUCED: Verdict = "reproduced"
+QUALIFIED: Verdict = "qualified"  # true under a condition, which the experiment shows
+CONTRADICTED: Verdict = "contradicted"
+NOT_RESOLVED: Verdict = "not resolved here"  # the interval is too wide to say
+NOT_MEASURABLE: Verdict = "not measurable"  # history or interpretation
+NOT_RUN: Verdict = "not run"
 VERDICTS: tuple[Verdict, ...] = typing.get_args(Verdict)
 
-Kind = Literal['arithmetic', 'property', 'trained']
+Kind = Literal["arithmetic", "property", "trained"]
 KINDS: tuple[Kind, ...] = typing.get_args(Kind)
 
-RESULT_FILE = 'result.json'
+RESULT_FILE = "result.json"
 
 
 class ResultError(ValueError):
@@ -55,7 +55,7 @@ class Metric:
   low: float | None = None
   high: float | None = None
   n: int = 1
-  unit: str = ''
+  unit: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Claim:
   interval: tuple[float | None, float | None] | None = None
   verdict: Verdict = NOT_RUN
   experiment: str | None = None
-  why: str = ''
+  why: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Result:
 
 def to_json(data: Any) -> str:
   """Any of the dataclasses above, or plain data, as JSON text (non-finite numbers as null)."""
-  return json.dumps(to_plain(data), indent=2, allow_nan=False) + '\n'
+  return json.dumps(to_plain(data), indent=2, allow_nan=False) + "\n"
 
 
 def to_plain(data: Any) -> Any:
@@ -136,7 +136,7 @@ def to_plain(data: Any) -> Any:
     return {str(key): to_plain(value) for key, value in data.items()}
   if isinstance(data, tuple | list):
     return [to_plain(value) for value in data]
-  if hasattr(data, 'tolist'):
+  if hasattr(data, "tolist"):
     return to_plain(data.tolist())
   if isinstance(data, float) and not math.isfinite(data):
     return None
@@ -146,18 +146,18 @@ def to_plain(data: Any) -> Any:
 def _fields(cls: type, data: Any, where: str) -> dict[str, Any]:
   """Checks that `data` is an object with exactly the fields of `cls`."""
   if not isinstance(data, dict):
-    raise ResultError(f'{where}: expected an object, found {type(data).__name__}')
+    raise ResultError(f"{where}: expected an object, found {type(data).__name__}")
   names = {field.name for field in dataclasses.fields(cls)}
-  for problem, wrong in (('lacks', names - set(data)), ('has the unknown', set(data) - names)):
+  for problem, wrong in (("lacks", names - set(data)), ("has the unknown", set(data) - names)):
     if wrong:
-      raise ResultError(f'{where} {problem} field {", ".join(sorted(wrong))}')
+      raise ResultError(f"{where} {problem} field {', '.join(sorted(wrong))}")
   return data
 
 
 def _typed(value: Any, types: type | tuple[type, ...], where: str) -> Any:
   """Checks the type of one value, so that a broken file is found when it is read."""
   if isinstance(value, bool) or not isinstance(value, types):
-    raise ResultError(f'{where} has the wrong type {type(value).__name__}: {value!r:.60}')
+    raise ResultError(f"{where} has the wrong type {type(value).__name__}: {value!r:.60}")
   return value
 
 
@@ -168,39 +168,39 @@ _MAYBE_TEXT = (str, type(None))
 
 def _metric(data: Any, where: str) -> Metric:
   data = _fields(Metric, data, where)
-  for name in ('mean', 'low', 'high'):
-    _typed(data[name], _MAYBE_NUMBER, f'{where}.{name}')
-  _typed(data['n'], int, f'{where}.n')
-  _typed(data['unit'], str, f'{where}.unit')
+  for name in ("mean", "low", "high"):
+    _typed(data[name], _MAYBE_NUMBER, f"{where}.{name}")
+  _typed(data["n"], int, f"{where}.n")
+  _typed(data["unit"], str, f"{where}.unit")
   return Metric(**data)
 
 
 def _figure(data: Any, where: str) -> Figure:
   data = _fields(Figure, data, where)
-  for name in ('title', 'caption'):
-    _typed(data[name], str, f'{where}.{name}')
+  for name in ("title", "caption"):
+    _typed(data[name], str, f"{where}.{name}")
   return Figure(**data)
 
 
-def claim_from_dict(data: Any, where: str = 'claim') -> Claim:
+def claim_from_dict(data: Any, where: str = "claim") -> Claim:
   """A `Claim` from plain data, strictly checked.
 
   Raises:
     ResultError: naming `where` and the field that is wrong.
   """
   data = dict(_fields(Claim, data, where))
-  for name in ('number', 'kind', 'statement', 'verdict', 'why'):
-    _typed(data[name], str, f'{where}.{name}')
-  for name in ('published', 'measured', 'experiment'):
-    _typed(data[name], _MAYBE_TEXT, f'{where}.{name}')
-  for name, allowed in (('kind', KINDS), ('verdict', VERDICTS)):
+  for name in ("number", "kind", "statement", "verdict", "why"):
+    _typed(data[name], str, f"{where}.{name}")
+  for name in ("published", "measured", "experiment"):
+    _typed(data[name], _MAYBE_TEXT, f"{where}.{name}")
+  for name, allowed in (("kind", KINDS), ("verdict", VERDICTS)):
     if data[name] not in allowed:
-      raise ResultError(f'{where}.{name} is {data[name]!r}, not one of {", ".join(allowed)}')
-  if data['interval'] is not None:
-    ends = _typed(data['interval'], list, f'{where}.interval')
+      raise ResultError(f"{where}.{name} is {data[name]!r}, not one of {', '.join(allowed)}")
+  if data["interval"] is not None:
+    ends = _typed(data["interval"], list, f"{where}.interval")
     if len(ends) != 2:
-      raise ResultError(f'{where}.interval has {len(ends)} ends, not 2')
-    data['interval'] = tuple(_typed(end, _MAYBE_NUMBER, f'{where}.interval') for end in ends)
+      raise ResultError(f"{where}.interval has {len(ends)} ends, not 2")
+    data["interval"] = tuple(_typed(end, _MAYBE_NUMBER, f"{where}.interval") for end in ends)
   return Claim(**data)
 
 
@@ -216,13 +216,13 @@ def result_from_dict(data: Any, where: str = RESULT_FILE) -> Result:
     "metrics": dict, "figures": dict, "claims": list, "seeds": list,
   }  # fmt: skip
   for name, expected in types.items():
-    _typed(data[name], expected, f'{where}: {name}')
-  _typed(data['seconds'], _NUMBER, f'{where}: seconds')
-  data['seeds'] = tuple(_typed(seed, int, f'{where}: seeds') for seed in data['seeds'])
-  for name, parse in (('metrics', _metric), ('figures', _figure)):
-    data[name] = {k: parse(v, f'{where}: {name}[{k!r}]') for k, v in data[name].items()}
-  data['claims'] = tuple(
-    claim_from_dict(claim, f'{where}: claims[{i}]') for i, claim in enumerate(data['claims'])
+    _typed(data[name], expected, f"{where}: {name}")
+  _typed(data["seconds"], _NUMBER, f"{where}: seconds")
+  data["seeds"] = tuple(_typed(seed, int, f"{where}: seeds") for seed in data["seeds"])
+  for name, parse in (("metrics", _metric), ("figures", _figure)):
+    data[name] = {k: parse(v, f"{where}: {name}[{k!r}]") for k, v in data[name].items()}
+  data["claims"] = tuple(
+    claim_from_dict(claim, f"{where}: claims[{i}]") for i, claim in enumerate(data["claims"])
   )
   return Result(**data)
 
@@ -235,13 +235,13 @@ def read(path: str | os.PathLike[str]) -> Result:
   """
   path = pathlib.Path(path)
   try:
-    data = json.loads(path.read_text(encoding='utf-8'))
+    data = json.loads(path.read_text(encoding="utf-8"))
   except FileNotFoundError:
-    raise ResultError(f'{path}: no such file; the experiment has not finished') from None
+    raise ResultError(f"{path}: no such file; the experiment has not finished") from None
   except (OSError, UnicodeDecodeError) as error:
-    raise ResultError(f'{path}: cannot be read: {error}') from None
+    raise ResultError(f"{path}: cannot be read: {error}") from None
   except json.JSONDecodeError as error:
-    raise ResultError(f'{path}: not JSON: {error}; delete it and run again') from None
+    raise ResultError(f"{path}: not JSON: {error}; delete it and run again") from None
   return result_from_dict(data, str(path))
 
 
@@ -249,9 +249,9 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
   """Writes a file in one piece: after a crash there is the old file or the new one, never half."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f'.{path.name}.')
+  descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
   try:
-    with os.fdopen(descriptor, 'w', encoding='utf-8') as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
       file.write(text)
       file.flush()
       os.fsync(file.fileno())
@@ -272,15 +272,15 @@ def check(result: Result) -> None:
   decided = (REPRODUCED, QUALIFIED, CONTRADICTED)
   seen: set[str] = set()
   for claim in result.claims:
-    where = f'{result.experiment}: claim {claim.number}'
+    where = f"{result.experiment}: claim {claim.number}"
     if claim.number in seen:
-      raise ResultError(f'{where} is judged twice')
+      raise ResultError(f"{where} is judged twice")
     seen.add(claim.number)
     if claim.experiment != result.experiment:
-      raise ResultError(f'{where} is owned by {claim.experiment}, which must judge it')
-    if claim.kind == 'trained' and claim.verdict in decided:
+      raise ResultError(f"{where} is owned by {claim.experiment}, which must judge it")
+    if claim.kind == "trained" and claim.verdict in decided:
       if len(set(result.seeds)) < 2 or claim.interval is None:
         raise ResultError(
-          f'{where} is {claim.verdict!r} on {len(set(result.seeds))} seed(s) and interval '
-          f'{claim.interval}; a trained verdict needs at least 2 seeds and an interval'
+          f"{where} is {claim.verdict!r} on {len(set(result.seeds))} seed(s) and interval "
+          f"{claim.interval}; a trained verdict needs at least 2 seeds and an interval"
         )

@@ -39,9 +39,7 @@ class Checkpoints:
   def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
     """The state and record of `step`; `like` gives the tree, shapes and dtypes expected."""
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    target = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), like
-    )
+    target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), like)
     arguments = ocp.args.Composite(
       state=ocp.args.StandardRestore(target), record=ocp.args.JsonRestore()
     )

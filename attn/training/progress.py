@@ -27,8 +27,11 @@ class Progress:
     if sys.stderr.isatty():
       columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
       self._bar = RichProgress(
-        *columns, TimeRemainingColumn(), TextColumn("{task.fields[note]}"),
-        console=Console(stderr=True), transient=True,
+        *columns,
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+        transient=True,
       )
       self._task = self._bar.add_task(label, total=total, completed=done, note="")
 
