@@ -216,13 +216,11 @@ def test_gradients_by_finite_differences(name):
     rng = np.random.default_rng(0)
     direction = [jnp.asarray(rng.normal(size=x.shape)) for x in leaves]
     for at, (leaf, toward) in enumerate(zip(leaves, direction, strict=True)):
-      shifted = (
-        lambda e: jax.tree.unflatten(  # noqa: E731
-          tree,
-          [*leaves[:at], leaf + e * toward, *leaves[at + 1 :]],  # noqa: B023
-        )
-      )
-      slope = (loss(shifted(1e-6)) - loss(shifted(-1e-6))) / 2e-6
+      ends = []
+      for e in (1e-6, -1e-6):
+        shifted = [*leaves[:at], leaf + e * toward, *leaves[at + 1 :]]
+        ends.append(loss(jax.tree.unflatten(tree, shifted)))
+      slope = (ends[0] - ends[1]) / 2e-6
       np.testing.assert_allclose((gradient[at] * toward).sum(), slope, rtol=1e-5, atol=1e-7)
 
 
