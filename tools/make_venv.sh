@@ -33,8 +33,9 @@ run_pip() {
     fail "the package index cannot be reached: check the network, or point PIP_INDEX_URL at" \
       "another index, and run the same command again (pip's words: $log)"
   fi
-  reason=$(grep -E '^ERROR' "$log" | tail -n 1)
-  fail "pip failed: ${reason:-no error line}; mend that and run the same command again (log: $log)"
+  reason=$(sed -n 's/^ERROR: //p' "$log" | head -n 1)
+  fail "pip failed (${reason:-it says no reason}): mend that and run the same command again" \
+    "(pip's words: $log)"
 }
 
 python=$1
