@@ -34,7 +34,7 @@ _LAPTOP = TrainConfig(
   # Words of g2p are short: narrow buckets where most lengths lie keep padding to 14%.
   data=DataConfig(bucket_edges=(7, 8, 9, 10, 12, 15, 36)),
   optimizer=OptimizerConfig(learning_rate=2e-3, warmup=500, clip_norm=1.0),
-  steps=12_000,
+  steps=10_000,
 )
 _LONG = dataclasses.replace(
   _LAPTOP, model=dataclasses.replace(_LAPTOP.model, dropout=0.3), steps=20_000

@@ -47,7 +47,7 @@ from attn.report import recorder, results
 from attn.report.results import Claim, Metric, Verdict
 from attn.training import OptimizerConfig, TrainConfig
 from experiments import bottleneck_figures as drawn
-from experiments import claims
+from experiments import claims, workers
 from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured, measure
 
 CLAIMS = ("23", "25", "42", "73")
@@ -92,10 +92,10 @@ class Config:
   """
 
   g2p: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=2000
+    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=1500
   )
   reverse: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=1000
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=700
   )
   seed: int = 0
   seeds: int = 3
@@ -107,6 +107,11 @@ class Config:
     """Refuses a single seed: a verdict never rests on one."""
     if self.seeds < 2:
       raise configs.ConfigError(f"seeds is {self.seeds}: an interval needs at least 2")
+
+  @property
+  def all_seeds(self) -> range:
+    """Every seed that is run."""
+    return range(self.seed, self.seed + self.seeds)
 
   @property
   def data(self) -> dict[str, tuple[TrainConfig, tuple[int, ...]]]:
@@ -183,19 +188,18 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     config: what is trained.
     workdir: where `result.json`, the figures and, in `checkpoints/`, every training run go.
   """
-  seeds = range(config.seed, config.seed + config.seeds)
-  record = recorder.Recorder("bottleneck", config, profiles(), workdir, seeds=seeds)
+  record = recorder.Recorder("bottleneck", config, profiles(), workdir, seeds=config.all_seeds)
   for name, (train, _) in config.data.items():
     catalog.prepare(name, train.data.data_dir)
-  measured: dict[str, dict[str, list[Measured]]] = {}
-  for name, (train, edges) in config.data.items():
-    measured[name] = {arm: [] for arm in ARMS}
-    for seed in seeds:
-      for arm in ARMS:
-        folder = pathlib.Path(workdir) / "checkpoints" / f"{name}-{arm.replace(' ', '-')}-{seed}"
-        one = measure(train, arm, seed, folder, edges=edges, test=config.test)
-        record.log(data=name, arm=arm, seed=seed, word_errors=one.word_errors)
-        measured[name][arm].append(one)
+  folder = pathlib.Path(workdir) / "checkpoints"
+  # A process a model: each compiles its programs once for all seeds and both data sets.
+  workers.side_by_side(measure_all, [(config, arm, folder) for arm in ARMS])
+  by_arm = {arm: measure_all(config, arm, folder) for arm in ARMS}
+  measured = {name: {arm: by_arm[arm][name] for arm in ARMS} for name in config.data}
+  for name, arms in measured.items():
+    for arm, runs in arms.items():
+      for seed, one in zip(config.all_seeds, runs, strict=True):
+        record.log(data=name, arm=arm, seed=seed, symbol_errors=one.symbol_errors)
   judged = judge(measured)
   record.figure("length", drawn.by_length(measured), caption=_caption(measured, config))
   record.figure("attention", drawn.attention(measured), caption=(
@@ -203,6 +207,17 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     " column a source symbol. Each row sums to 1 less what falls on the end of the source."
   ))  # fmt: skip
   return record.finish(metrics=_metrics(measured), claims=judged)
+
+
+def measure_all(config: Config, arm: str, folder: pathlib.Path) -> dict[str, list[Measured]]:
+  """All runs of one model by data set, a run a seed; those that are finished are read back."""
+  measured: dict[str, list[Measured]] = {}
+  for name, (train, edges) in config.data.items():
+    measured[name] = []
+    for seed in config.all_seeds:
+      run = folder / f"{name}-{arm.replace(' ', '-')}-{seed}"
+      measured[name].append(measure(train, arm, seed, run, edges=edges, test=config.test))
+  return measured
 
 
 def overall(runs: Sequence[Measured]) -> list[float]:

@@ -1,8 +1,10 @@
 """Objective, optimizer, loop: the numbers, and that a killed run is the same run."""
 
+import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -199,14 +201,27 @@ training.train(config, sys.argv[2])
 """
 
 
-def start(config, folder, cache):
+@contextlib.contextmanager
+def running(config, folder, cache):
+  """A process that trains; what it says on stderr is in `folder.err`."""
   environment = {
     **os.environ,
     "JAX_COMPILATION_CACHE_DIR": str(cache),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
   }
   command = [sys.executable, "-c", RUN, json.dumps(configs.to_dict(config)), str(folder)]
-  return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+  with open(f"{folder}.err", "w") as errors:
+    process = subprocess.Popen(command, env=environment, stderr=errors)
+    try:
+      yield process
+    finally:
+      process.kill()
+      process.wait()
+
+
+def assert_finishes(config, folder, cache):
+  with running(config, folder, cache) as process:
+    assert process.wait(timeout=300) == 0, pathlib.Path(f"{folder}.err").read_text()
 
 
 def lines(folder):
@@ -218,7 +233,8 @@ def lines(folder):
 def wait_for_step(folder, process, step):
   deadline = time.monotonic() + 120
   while not any(row["step"] >= step for row in lines(folder)):
-    assert process.poll() is None and time.monotonic() < deadline, process.stderr.read()
+    assert process.poll() is None, pathlib.Path(f"{folder}.err").read_text()
+    assert time.monotonic() < deadline, f"no step {step} within two minutes"
     time.sleep(0.01)
 
 
@@ -233,9 +249,8 @@ def assert_same_run(folder, other):
 def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
   """kill -9 at three moments, SIGTERM and Ctrl-C at two more; each time the same command again."""
   config = small(data_dir, steps=400, checkpoint_every=7)
-  whole, killed = tmp_path / "whole", tmp_path / "killed"
-  process = start(config, whole, tmp_path / "cache")
-  assert process.wait(timeout=300) == 0, process.stderr.read()
+  whole, killed, cache = tmp_path / "whole", tmp_path / "killed", tmp_path / "cache"
+  assert_finishes(config, whole, cache)
   for step, number in (
     (40, signal.SIGKILL),
     (120, signal.SIGTERM),
@@ -243,15 +258,12 @@ def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
     (240, signal.SIGINT),
     (300, signal.SIGKILL),
   ):
-    process = start(config, killed, tmp_path / "cache")
-    wait_for_step(killed, process, step)
-    process.send_signal(number)
-    assert process.wait(timeout=60) != 0
-    process.stderr.close()
+    with running(config, killed, cache) as process:
+      wait_for_step(killed, process, step)
+      process.send_signal(number)
+      assert process.wait(timeout=60) != 0
     assert 0 < training.load(killed).step < 400
-  process = start(config, killed, tmp_path / "cache")
-  assert process.wait(timeout=300) == 0, process.stderr.read()
-  process.stderr.close()
+  assert_finishes(config, killed, cache)
   assert_same_run(killed, whole)
 
 

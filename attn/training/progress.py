@@ -1,5 +1,6 @@
 """Progress with an estimate: a live bar on a terminal, a plain line now and then in a log."""
 
+import multiprocessing
 import sys
 import time
 from types import TracebackType
@@ -24,7 +25,8 @@ class Progress:
     """Work called `label` of `total` units, `done` of them already; plain lines `every` s."""
     self._label, self._total, self._first, self._every = label, total, done, every
     self._bar: RichProgress | None = None
-    if sys.stderr.isatty():
+    # Processes side by side would draw over each other's bars.
+    if sys.stderr.isatty() and multiprocessing.parent_process() is None:
       columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
       self._bar = RichProgress(
         *columns,

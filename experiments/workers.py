@@ -1,0 +1,72 @@
+"""Processes side by side, for training runs too small to keep several cores busy."""
+
+import contextlib
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+
+
+def side_by_side(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
+  """Makes each call of `function` in a process of its own, and waits for all.
+
+  The function has to leave what it makes in files and to return at once where they are. The caller
+  then makes the same calls itself: that reads back what succeeded, and tries again what failed,
+  so that an error shows where it can be handled. On a single core, or on an accelerator, whose
+  memory processes do not share, nothing happens here and the caller does all the work.
+
+  A signal or an error in this process ends the others; if it is killed they notice and end.
+
+  Args:
+    function: importable by name.
+    calls: the arguments of each call.
+  """
+  cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+  if cores < 2 or jax.default_backend() != "cpu":
+    return
+  context = multiprocessing.get_context("spawn")  # A fork of a process with threads may hang.
+  processes = [context.Process(target=_work, args=(function, *call)) for call in calls]
+  try:
+    with _environment("NPROC", str(max(1, cores // len(calls)))):  # The size of XLA's pools.
+      for process in processes:
+        process.start()
+    for process in processes:
+      process.join()
+  except BaseException:
+    for process in processes:
+      process.terminate()  # Training takes it as a wish: it saves a checkpoint, then ends.
+    for process in processes:
+      process.join()
+    raise
+
+
+def _work(function: Callable[..., Any], *arguments: Any) -> None:
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  try:
+    function(*arguments)
+  except (Exception, KeyboardInterrupt):
+    sys.exit(1)  # The parent's own call meets the same fault, and says so.
+
+
+def _end_with_parent() -> None:
+  parent = multiprocessing.parent_process()
+  assert parent is not None
+  parent.join()
+  os._exit(1)  # As a kill would: every run goes on from its last checkpoint.
+
+
+@contextlib.contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+  former = os.environ.get(name)
+  os.environ[name] = value
+  try:
+    yield
+  finally:
+    if former is None:
+      del os.environ[name]
+    else:
+      os.environ[name] = former
