@@ -34,7 +34,8 @@ def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figur
     )
     figures.line(lower, places, means, lows, highs, label="difference", series=5)
     lower.axhline(0, color="#888888", linewidth=0.8)
-    upper.set_ylim(bottom=0)
+    errors = [group.symbol_errors for arm in ARMS for one in arms[arm] for group in one.groups]
+    upper.set_ylim(0, 1.25 * max(errors))  # A band may leave the picture, no run does.
     for axes in (upper, lower):
       axes.set_xticks(places, labels)
     seeds = len(arms[ATTENTION])
@@ -46,18 +47,24 @@ def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figur
 
 def attention(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figure:
   """The weights of one test source of each data set."""
-  errors = [
-    f"{_mean([one.alignment_error for one in arms[ATTENTION]]):.0f}% on {name}"
+  found = " and ".join(
+    f"{100 - _mean([one.alignment_error for one in arms[ATTENTION]]):.0f}% of the links of {name}"
     for name, arms in measured.items()
     if arms[ATTENTION][0].alignment_error is not None
-  ]
-  title = f"Attention finds the alignment by itself: alignment error {', '.join(errors)}"
+  )
+  title = f"Attention, never shown an alignment, agrees with {found}"
   figure, panels = figures.new(title, columns=len(measured), size=(11.0, 5.0))
   for axes, (name, arms) in zip(panels, measured.items(), strict=True):
     shown = arms[ATTENTION][0].shown
     assert shown is not None  # every run with attention has one
-    source, target, weights = shown
-    figures.heat_map(axes, np.array(weights), source, target, title=name)
+    figures.heat_map(
+      axes,
+      np.array(shown.weights),
+      shown.source,
+      shown.target,
+      links=[(source, target) for source, target in shown.links or ()],
+      title=name,
+    )
   return figure
 
 

@@ -44,6 +44,23 @@ class Group:
 
 
 @dataclasses.dataclass(frozen=True)
+class Shown:
+  """The attention of one test pair.
+
+  Attributes:
+    source: symbols.
+    target: symbols of the reference.
+    weights: a row a target symbol, a column a source symbol.
+    links: the true (source, target) links; None where they are not known.
+  """
+
+  source: list[str]
+  target: list[str]
+  weights: list[list[float]]
+  links: list[list[int]] | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Measured:
   """What one trained model did on the test split.
 
@@ -54,7 +71,7 @@ class Measured:
     groups: the same by length, short to long.
     context_change: largest difference between the contexts of two steps of one target.
     alignment_error: against gold along the references, %; None without gold or attention.
-    shown: a source, its target and the weights between them; None without attention.
+    shown: one test pair and the weights between its sides; None without attention.
     seconds: time spent training.
   """
 
@@ -64,7 +81,7 @@ class Measured:
   groups: tuple[Group, ...]
   context_change: float
   alignment_error: float | None
-  shown: tuple[list[str], list[str], list[list[float]]] | None
+  shown: Shown | None
   seconds: float
 
 
@@ -163,19 +180,20 @@ def _context_change(trained: Trained, corpus: catalog.Corpus) -> float:
   return float(_largest_change(trained.config.model, trained.params, batch))
 
 
-def _shown(
-  trained: Trained, corpus: catalog.Corpus
-) -> tuple[list[str], list[str], list[list[float]]]:
+def _shown(trained: Trained, corpus: catalog.Corpus) -> Shown:
   """The weights along the first test pair whose source is nearest to the length to show."""
   split = trained.source.split
   lengths = np.array([len(split(text)) for text in corpus.sources])
   at = int(np.abs(lengths - _SHOWN_LENGTH).argmin())
   one = catalog.Corpus((corpus.sources[at],), (corpus.targets[at],))
   weights = scoring.forced_weights(trained, one)[0]
-  return list(split(one.sources[0])), list(trained.target.split(one.targets[0])), weights.tolist()
+  links = None if corpus.alignments is None else corpus.alignments[at].tolist()
+  source, target = split(one.sources[0]), trained.target.split(one.targets[0])
+  return Shown(list(source), list(target), weights.tolist(), links)
 
 
 def _read(path: pathlib.Path) -> Measured:
   data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
   data["groups"] = tuple(Group(**group) for group in data["groups"])
+  data["shown"] = Shown(**data["shown"]) if data["shown"] else None
   return Measured(**data)
