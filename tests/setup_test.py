@@ -80,6 +80,64 @@ def test_python_without_venv(checkout: pathlib.Path) -> None:
   assert not (checkout / ".venv").exists()
 
 
+@pytest.fixture
+def stand_in(checkout: pathlib.Path) -> pathlib.Path:
+  """A Python whose venv is one folder and whose pip only notes that it was called."""
+  return script(
+    checkout / "stand-in",
+    f"""
+    case "$1 $2" in
+      '-m venv') mkdir -p "$3/bin"; cp '{checkout}/stand-in' "$3/bin/python" ;;
+      '-m pip') echo "$@" >>pip-calls; test ! -e fail ;;
+      *) exec '{sys.executable}' "$@" ;;
+    esac
+    """,
+  )
+
+
+def installs(checkout: pathlib.Path) -> int:
+  calls = checkout / "pip-calls"
+  return calls.read_text().count("--editable") if calls.exists() else 0
+
+
+def test_installs_again_only_when_a_requirement_changes(
+  checkout: pathlib.Path, stand_in: pathlib.Path
+) -> None:
+  words = ("setup", f"PYTHON={stand_in}")
+  assert make(checkout, *words).stdout.splitlines()[-1].startswith("setup: done in ")
+  again = make(checkout, *words)
+  assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+  os.utime(checkout / "setup.cfg")
+  make(checkout, *words)
+  assert installs(checkout) == 1
+  for number, name in enumerate(("setup.cfg", "constraints.txt"), start=2):
+    with (checkout / name).open("a") as stream:
+      stream.write("# changed\n")
+    make(checkout, *words)
+    assert installs(checkout) == number
+
+
+def test_a_failed_install_starts_anew(checkout: pathlib.Path, stand_in: pathlib.Path) -> None:
+  words = ("setup", f"PYTHON={stand_in}")
+  (checkout / "fail").touch()
+  assert "pip failed" in complaint(make(checkout, *words))
+  (checkout / ".venv" / "half").touch()
+  (checkout / "fail").unlink()
+  assert make(checkout, *words).returncode == 0
+  assert not (checkout / ".venv" / "half").exists()
+  assert installs(checkout) == 1
+
+
+def test_an_environment_made_by_hand_is_kept(
+  checkout: pathlib.Path, stand_in: pathlib.Path
+) -> None:
+  subprocess.run([stand_in, "-m", "venv", ".venv"], cwd=checkout, check=True)
+  (checkout / ".venv" / "own").touch()
+  assert make(checkout, "setup", "PYTHON=python9.9").returncode == 0
+  assert (checkout / ".venv" / "own").exists()
+  assert installs(checkout) == 1
+
+
 @pytest.mark.slow
 def test_index_out_of_reach_then_the_same_command_again(checkout: pathlib.Path) -> None:
   nowhere = dict(
