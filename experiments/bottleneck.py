@@ -16,22 +16,28 @@ Time: see the table of profiles in the README; a killed run goes on where it was
 Expect: on `reverse` the fixed vector fails from about ten symbols on and attention does not; on
 g2p, whose words are short, attention is better by a few points at every length.
 
-Rules, stated before the run (intervals are 95%, over seeds, paired where two models are compared):
-  The trained claims are not resolved unless attention makes fewer than LEARNED % symbol errors on
-    each data set: models that have not learned the task tell nothing about it.
+Rules, stated before the run. Intervals are over seeds, paired where two models are compared, and
+hold on all data sets together with 95%. The trained claims are not resolved unless attention makes
+fewer than LEARNED % symbol errors on each data set: models that have not learned tell nothing.
+  23 `falls`: the fixed vector makes fewer than WELL % symbol errors on the shortest sources, and
+    its error rises from them to the longest ones. A rise below 0 on some data set: contradicted;
+    both on every one: qualified, as the claim's other half, unknown words, is not measured here;
+    else not resolved.
+  25 `falls_more`: that rise, and how much it exceeds the rise with attention. A rise below 0 on
+    some data set: contradicted. Rise and excess above 0 on every one: reproduced. The rise alone:
+    qualified, since longer words may be harder for any model. Else not resolved.
   42 `same_context`: the contexts of the fixed-vector model differ between steps by exactly nothing
-    and those of attention do: qualified, as it holds where the vector is fed at each step, and a
-    vector that is only an initial state (Sutskever 2014) has no context to compare. Else
-    contradicted.
-  23 `falls`: the rise of the fixed vector's error from the shortest to the longest sources. Not
-    above 0 on some data set: contradicted (interval below 0) or not resolved. Else qualified: the
-    claim's other half, unknown words, is not measured here.
-  25 `on_all`: that rise, less the rise with attention. 73 `on_all`: the overall error of the fixed
-    vector, less that with attention. Above 0 on every data set: reproduced; below on every one:
-    contradicted; above on some: qualified, with the data set named; else not resolved.
+    and those of attention do: qualified, as it holds where the vector is fed at each step; a vector
+    that is only an initial state (Sutskever 2014) is no context. Else contradicted. This checks the
+    code as built more than the world.
+  73 `on_all`: with the vector cut, the decoder started from zeros, the share of symbols that are
+    still predicted along the reference, with attention less without: what arrives by another
+    channel. Above 0 on every data set: reproduced; below on every one: contradicted; above on some:
+    qualified; else not resolved.
 """
 
 import dataclasses
+import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -53,6 +59,7 @@ from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured, measur
 CLAIMS = ("23", "25", "42", "73")
 
 LEARNED = 50.0
+WELL = 25.0
 
 # One size of vocabulary and one set of buckets for both data sets, so that the programs compiled
 # for one serve the other; rows beyond a data set's symbols stay unused.
@@ -107,6 +114,15 @@ class Config:
     """Refuses a single seed: a verdict never rests on one."""
     if self.seeds < 2:
       raise configs.ConfigError(f"seeds is {self.seeds}: an interval needs at least 2")
+    if self.test is not None and self.test < 1:
+      raise configs.ConfigError(f"test is {self.test}: at least one source has to be decoded")
+    for name, (train, edges) in self.data.items():
+      # What the experiment sets itself: another value would be overwritten, or mislabelled.
+      for path, own in (("data.name", name), ("model.score", "additive"), ("seed", 0)):
+        if (asked := operator.attrgetter(path)(train)) != own:
+          raise configs.ConfigError(f"{name}.{path} is {asked!r}: it is {own!r} in this experiment")
+      if list(edges) != sorted(set(edges)) or not edges:
+        raise configs.ConfigError(f"{name}_edges is {edges}: it must be rising lengths")
 
   @property
   def all_seeds(self) -> range:
@@ -160,13 +176,27 @@ def same_context(fixed: float, attention: float) -> Verdict:
   return results.QUALIFIED if fixed == 0.0 < attention else results.CONTRADICTED
 
 
-def falls(rises: Sequence[Interval], *, learned: bool) -> Verdict:
-  """Whether errors rise with length; an interval a data set."""
+def falls(short: Sequence[float], rises: Sequence[Interval], *, learned: bool) -> Verdict:
+  """Whether few errors on short sources grow with length; an error and a rise a data set."""
   if not learned:
     return results.NOT_RESOLVED
   if any(rise.high < 0 for rise in rises):
     return results.CONTRADICTED
-  return results.QUALIFIED if all(rise.low > 0 for rise in rises) else results.NOT_RESOLVED
+  shown = all(rise.low > 0 for rise in rises) and all(error < WELL for error in short)
+  return results.QUALIFIED if shown else results.NOT_RESOLVED
+
+
+def falls_more(
+  rises: Sequence[Interval], excesses: Sequence[Interval], *, learned: bool
+) -> Verdict:
+  """Whether errors rise with length, and by more than with attention; intervals a data set."""
+  if not learned:
+    return results.NOT_RESOLVED
+  if any(rise.high < 0 for rise in rises):
+    return results.CONTRADICTED
+  if not all(rise.low > 0 for rise in rises):
+    return results.NOT_RESOLVED
+  return results.REPRODUCED if all(e.low > 0 for e in excesses) else results.QUALIFIED
 
 
 def on_all(differences: Sequence[Interval], *, learned: bool) -> Verdict:
@@ -232,35 +262,42 @@ def rises(runs: Sequence[Measured]) -> list[float]:
 
 def judge(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> list[Claim]:
   """The claims, by the rules of this module's docstring."""
-  fixed_rises = {name: mean_interval(rises(arms[FIXED])) for name, arms in measured.items()}
-  more_rises = {
-    name: paired_interval(rises(arms[FIXED]), rises(arms[ATTENTION]))
-    for name, arms in measured.items()
-  }
-  costs = {
-    name: paired_interval(overall(arms[FIXED]), overall(arms[ATTENTION]))
-    for name, arms in measured.items()
-  }
+  level = 1 - 0.05 / len(measured)  # Bonferroni's: 95% for all data sets together.
+  rise = {name: mean_interval(rises(arms[FIXED]), level) for name, arms in measured.items()}
+  excess, cost, kept = (
+    {name: paired_interval(of(arms[a]), of(arms[b]), level) for name, arms in measured.items()}
+    for of, a, b in (
+      (rises, FIXED, ATTENTION),
+      (overall, FIXED, ATTENTION),
+      (lambda runs: [one.kept for one in runs], ATTENTION, FIXED),
+    )
+  )
+  short = [
+    mean_interval([one.groups[0].symbol_errors for one in arms[FIXED]]).mean
+    for arms in measured.values()
+  ]
   worst = max(mean_interval(overall(arms[ATTENTION])).mean for arms in measured.values())
   learned = worst < LEARNED
-  runs = {arm: [one for arms in measured.values() for one in arms[arm]] for arm in ARMS}
-  change = {arm: max(one.context_change for one in runs[arm]) for arm in ARMS}
+  change = {
+    arm: max(one.context_change for arms in measured.values() for one in arms[arm]) for arm in ARMS
+  }
   return [
     claims.judge(
       "23",
-      measured=f"symbol errors of the fixed vector, longest less shortest sources: "
-      f"{_points(fixed_rises)}",
-      interval=_hull(fixed_rises),
-      verdict=falls(list(fixed_rises.values()), learned=learned),
-      why="Length only: how unknown words hurt is not measured here.",
+      measured=f"symbol errors of the fixed vector: {max(short):.1f}% or less on the shortest"
+      f" sources; on the longest more by {_points(rise)}",
+      interval=_least(rise),
+      verdict=falls(short, list(rise.values()), learned=learned),
+      why=f"Length only (wants under {WELL:.0f}% on short sources, and a rise): how unknown words"
+      f" hurt is not measured here. The interval is that of the smaller rise.{_untrained(learned)}",
     ),
     claims.judge(
       "25",
-      measured="symbol errors rise with length by more without attention than with it, by "
-      f"{_points(more_rises)}",
-      interval=_hull(more_rises),
-      verdict=on_all(list(more_rises.values()), learned=learned),
-      why=_where(more_rises),
+      measured=f"symbol errors rise from the shortest to the longest sources by {_points(rise)};"
+      f" that exceeds the rise with attention by {_points(excess)}",
+      interval=_least(excess),
+      verdict=falls_more(list(rise.values()), list(excess.values()), learned=learned),
+      why=_where("The rise exceeds that with attention", excess) + _untrained(learned),
     ),
     claims.judge(
       "42",
@@ -272,18 +309,24 @@ def judge(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> list[Clai
     ),
     claims.judge(
       "73",
-      measured=f"symbol errors of the fixed vector less those of attention: {_points(costs)}",
-      interval=_hull(costs),
-      verdict=on_all(list(costs.values()), learned=learned),
-      why=_where(costs),
+      measured="with the vector cut, symbols still predicted along the reference, attention less"
+      f" fixed vector: {_points(kept)}; symbol errors uncut, fixed vector less attention:"
+      f" {_points(cost)}",
+      interval=_least(kept),
+      verdict=on_all(list(kept.values()), learned=learned),
+      why=_where("More arrives with attention", kept) + _untrained(learned),
     ),
   ]
 
 
-def _where(differences: Mapping[str, Interval]) -> str:
+def _where(what: str, differences: Mapping[str, Interval]) -> str:
   above = [name for name, difference in differences.items() if difference.low > 0]
   seeds = next(iter(differences.values())).n
-  return f"Above 0 on {' and '.join(above) or 'neither data set'}, paired over {seeds} seeds."
+  return f"{what} on {' and '.join(above) or 'neither data set'}, paired over {seeds} seeds."
+
+
+def _untrained(learned: bool) -> str:
+  return "" if learned else f" Attention makes {LEARNED:.0f}% errors or more: not trained enough."
 
 
 def _points(differences: Mapping[str, Interval]) -> str:
@@ -292,9 +335,10 @@ def _points(differences: Mapping[str, Interval]) -> str:
   )
 
 
-def _hull(differences: Mapping[str, Interval]) -> tuple[float, float]:
-  """From the lowest to the highest end: the interval that holds on every data set."""
-  return min(d.low for d in differences.values()), max(d.high for d in differences.values())
+def _least(differences: Mapping[str, Interval]) -> tuple[float, float]:
+  """The interval that reaches lowest, which decides whether all are above 0."""
+  least = min(differences.values(), key=lambda difference: difference.low)
+  return least.low, least.high
 
 
 def _caption(measured: Mapping[str, Mapping[str, Sequence[Measured]]], config: Config) -> str:
@@ -325,6 +369,6 @@ def _metrics(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[s
     if aligned:
       metrics[f"{name}, alignment error of attention"] = Metric(*mean_interval(aligned), "%")
     for arm, runs in arms.items():
-      seconds = mean_interval([one.seconds for one in runs])
-      metrics[f"{name}, training time, {arm}"] = Metric(*seconds, "s")
+      kept = mean_interval([one.kept for one in runs])
+      metrics[f"{name}, symbols predicted with the vector cut, {arm}"] = Metric(*kept, "%")
   return metrics

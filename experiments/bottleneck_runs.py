@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import pathlib
-import time
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float
 from attn import configs
 from attn.data import catalog, pipeline
 from attn.evaluation import alignment
+from attn.evaluation.by_length import by_length
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
 from attn.report import results
@@ -70,9 +70,10 @@ class Measured:
     symbol_errors: edits over reference symbols, %.
     groups: the same by length, short to long.
     context_change: largest difference between the contexts of two steps of one target.
+    kept: symbols of one batch still predicted along the reference, %, when the decoder starts from
+      zeros and reads zeros in place of the fixed vector: what arrives by other channels.
     alignment_error: against gold along the references, %; None without gold or attention.
     shown: one test pair and the weights between its sides; None without attention.
-    seconds: time spent training.
   """
 
   sources: int
@@ -80,9 +81,9 @@ class Measured:
   symbol_errors: float
   groups: tuple[Group, ...]
   context_change: float
+  kept: float
   alignment_error: float | None
   shown: Shown | None
-  seconds: float
 
 
 def measure(
@@ -109,17 +110,15 @@ def measure(
   if done.exists():
     return _read(done)
   label = f"{config.data.name}, {arm}, seed {seed}"
-  began = time.monotonic()
   trained = train(config, folder, label=label)
-  seconds = time.monotonic() - began
   corpus = catalog.load(config.data.name, "test", config.data.data_dir, test)
-  measured = _sum_up(trained, corpus, edges, seconds, label)
+  measured = _sum_up(trained, corpus, edges, label)
   results.write_text(done, json.dumps(dataclasses.asdict(measured)))
   return measured
 
 
 def _sum_up(
-  trained: Trained, corpus: catalog.Corpus, edges: tuple[int, ...], seconds: float, label: str
+  trained: Trained, corpus: catalog.Corpus, edges: tuple[int, ...], label: str
 ) -> Measured:
   outputs = scoring.decode(trained, corpus, label=f"{label}, decoding")
   attends = trained.config.model.score != "none"
@@ -127,57 +126,61 @@ def _sum_up(
   if attends and corpus.alignments is not None:
     links = scoring.forced_links(trained, corpus)
     aligned = 100 * alignment.alignment_error_rate(links, corpus.alignments)
+  change, kept = _probed(trained, corpus)
   return Measured(
     sources=len(outputs.sources),
     word_errors=100 * outputs.word_error_rate,
     symbol_errors=100 * outputs.symbol_error_rate,
     groups=_groups(outputs, edges),
-    context_change=_context_change(trained, corpus),
+    context_change=change,
+    kept=kept,
     alignment_error=aligned,
     shown=_shown(trained, corpus) if attends else None,
-    seconds=seconds,
   )
 
 
 def _groups(outputs: scoring.Outputs, edges: tuple[int, ...]) -> tuple[Group, ...]:
   """Sums over the sources of each group; the last one is open."""
-  places = np.searchsorted(edges, outputs.lengths)
+  grouped = [
+    by_length(values, outputs.lengths, edges)
+    for values in (outputs.edits, outputs.reference_lengths, outputs.wrong)
+  ]
   groups = []
-  for place in range(len(edges) + 1):
-    inside = places == place
-    if not inside.any():
+  for edits, symbols, wrong in zip(*grouped, strict=True):
+    if edits.interval is None or symbols.interval is None or wrong.interval is None:
       raise results.ResultError(
-        f"no test source of more than {edges[place - 1] if place else 0} symbols in group"
-        f" {place + 1} of edges {edges}: choose other edges or a larger test"
+        f"no test source has {edits.label} symbols: choose other edges than {edges}, or a larger"
+        " test"
       )
-    first = edges[place - 1] + 1 if place else int(outputs.lengths.min())
-    label = f"{first}-{edges[place]}" if place < len(edges) else f"{first}+"
-    errors = outputs.edits[inside].sum() / outputs.reference_lengths[inside].sum()
-    wrong = outputs.wrong[inside].mean()
-    groups.append(Group(label, int(inside.sum()), 100 * float(errors), 100 * float(wrong)))
+    errors = edits.interval.mean / symbols.interval.mean
+    groups.append(Group(edits.label, edits.n, 100 * errors, 100 * wrong.interval.mean))
   return tuple(groups)
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _largest_change(
+def _probe(
   config: ModelConfig, params: Params, batch: dict[str, Array]
-) -> Float[Array, ""]:
-  """Largest difference of any context from the first of its target, at real positions."""
-  contexts = (
-    bind(config, params)
-    .teacher_forced(batch["source"], batch["source_length"], batch["target"])
-    .contexts
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+  """Largest change of a context from its target's first, and the share kept without the vector."""
+  model = bind(config, params)
+  memory, target = model.encode(batch["source"], batch["source_length"]), batch["target"]
+  real = jnp.arange(target.shape[1]) < batch["target_length"][:, None]
+  contexts = model.along(memory, target).contexts
+  change = jnp.max(jnp.abs(contexts - contexts[:, :1]), where=real[..., None], initial=0.0)
+  cut = memory._replace(
+    initial=jnp.zeros_like(memory.initial), summary=jnp.zeros_like(memory.summary)
   )
-  real = jnp.arange(contexts.shape[1]) < batch["target_length"][:, None]
-  return jnp.max(jnp.abs(contexts - contexts[:, :1]), where=real[..., None], initial=0.0)
+  right = model.along(cut, target).logits.argmax(-1) == target
+  return change, jnp.sum(right, where=real) / real.sum()
 
 
-def _context_change(trained: Trained, corpus: catalog.Corpus) -> float:
-  """Of one batch of test pairs, which is enough: what is exactly constant is so everywhere."""
+def _probed(trained: Trained, corpus: catalog.Corpus) -> tuple[float, float]:
+  """Largest change of a context and the share kept, %, of the batch of middling length."""
   store = pipeline.TokenStore.encode(corpus, trained.source, trained.target)
   data = trained.config.data
-  batch = pipeline.evaluation_batches(store, batch_size=data.batch_size, edges=data.bucket_edges)[0]
-  return float(_largest_change(trained.config.model, trained.params, batch))
+  batches = pipeline.evaluation_batches(store, batch_size=data.batch_size, edges=data.bucket_edges)
+  change, kept = _probe(trained.config.model, trained.params, batches[len(batches) // 2])
+  return float(change), 100 * float(kept)
 
 
 def _shown(trained: Trained, corpus: catalog.Corpus) -> Shown:

@@ -45,6 +45,8 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]])
 
 
 def _work(function: Callable[..., Any], *arguments: Any) -> None:
+  # Ctrl-C reaches a whole group: out of it, only the parent's SIGTERM comes, and comes once.
+  os.setsid()
   threading.Thread(target=_end_with_parent, daemon=True).start()
   try:
     function(*arguments)

@@ -43,7 +43,14 @@ def decode(given, *, score="additive", beam=4, batch_size=4, edges=(8, 16)):
   search = SearchConfig(beam=beam, alpha=1.0, ratio=1.0, extra=3)
   config = dataclasses.replace(CONFIG, score=score)
   return translation.translate(
-    config, params(score), given, search, symbols=SYMBOLS, edges=edges, batch_size=batch_size
+    config,
+    params(score),
+    given,
+    search,
+    symbols=SYMBOLS,
+    edges=edges,
+    batch_size=batch_size,
+    weights=True,
   )
 
 
@@ -72,7 +79,7 @@ def test_outputs_keep_their_limit_their_shapes_and_the_symbols_that_exist():
   for source, one in zip(sources(), decode(sources()), strict=True):
     emitted = len(one.tokens) + one.finished
     assert emitted <= len(source) + 1 + 3
-    assert all(3 <= token < SYMBOLS for token in one.tokens) and EOS not in one.tokens
+    assert all(4 <= token < SYMBOLS for token in one.tokens) and EOS not in one.tokens
     assert one.weights.shape == (emitted, len(source) + 1)
     np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     assert one.finished or emitted == len(source) + 4

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from attn.data import pipeline
-from attn.data.vocabulary import BOS, EOS, PAD
+from attn.data.vocabulary import BOS, EOS, PAD, UNK
 from attn.decoding.beam import beam_search
 from attn.decoding.config import SearchConfig
 from attn.decoding.hypotheses import Hypotheses
@@ -26,7 +26,7 @@ class Translation(NamedTuple):
     score: what it was ranked by.
     finished: False when it was cut at its length limit.
     weights: attention `[t, s]`, one row a token and one for EOS if finished, one column a source
-      symbol and one for EOS; None for a model without attention.
+      symbol and one for EOS; None unless asked for, and for a model without attention.
   """
 
   tokens: list[int]
@@ -35,7 +35,7 @@ class Translation(NamedTuple):
   weights: np.ndarray | None
 
 
-@functools.partial(jax.jit, static_argnames=("config", "search", "maximum_length"))
+@functools.partial(jax.jit, static_argnames=("config", "search", "maximum_length", "weights"))
 def search_batch(
   config: ModelConfig,
   search: SearchConfig,
@@ -45,6 +45,7 @@ def search_batch(
   length: Int[Array, " b"],
   limits: Int[Array, " b"],
   symbols: Int[Array, ""],
+  weights: bool,
 ) -> Hypotheses:
   """Encodes padded sources and searches; one compiled program a shape.
 
@@ -55,12 +56,12 @@ def search_batch(
   memory = model.encode(source, length).for_hypotheses()
 
   ids = jnp.arange(config.target_vocabulary)
-  # None of these is ever a label, but a model that has learned little may emit it all the same.
-  possible = (ids != PAD) & (ids != BOS) & (ids < symbols)
+  # None of the others is ever a label, but a model that has learned little may emit it.
+  possible = ((ids == EOS) | (ids > UNK)) & (ids < symbols)
 
   def step(state: Array, tokens: Array) -> tuple[Array, Array, Array | None]:
     log_probs, made = model.step(memory, state, tokens)
-    return jnp.where(possible, log_probs, -jnp.inf), made.state, made.weights
+    return jnp.where(possible, log_probs, -jnp.inf), made.state, made.weights if weights else None
 
   return beam_search(
     step,
@@ -84,6 +85,7 @@ def translate(
   symbols: int,
   edges: Sequence[int],
   batch_size: int = 128,
+  weights: bool = False,
   done: Callable[[int], None] = lambda count: None,
 ) -> list[Translation]:
   """Decodes sources of any length, in their order, whatever batches they fall into.
@@ -99,6 +101,8 @@ def translate(
     symbols: size of the target vocabulary, which the model's may exceed.
     edges: ascending lengths that sources are padded to, EOS counted.
     batch_size: most sources decoded together.
+    weights: whether to return attention, whose history costs the search beam x target x source
+      numbers a sentence.
     done: called with the number of sources finished, after each batch.
   """
   size = min(batch_size, 1 << max(len(sources) - 1, 0).bit_length())
@@ -121,6 +125,7 @@ def translate(
         batch["source_length"],
         np.array([search.limit(n) if n else 0 for n in lengths], np.int32),
         symbols,
+        weights,
       )
     )
     for at, row in enumerate(batch["index"].tolist()):

@@ -100,7 +100,10 @@ class Seq2Seq(nnx.Module):
     Words' shares are computed before the recurrence and readouts after it, each for all steps
     at once; dropout is on when `rng` is given.
     """
-    memory = self.encode(source, source_length, rng=rng)
+    return self.along(self.encode(source, source_length, rng=rng), target, rng=rng)
+
+  def along(self, memory: Memory, target: Int[Array, "b t"], *, rng: Array | None = None) -> Forced:
+    """The second half of `teacher_forced`: decodes along `target` from an encoded source."""
     previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
     words = self.decoder.word(self._drop(self.target[...][previous.T], rng, 1))
 
