@@ -4,12 +4,13 @@ import dataclasses
 import importlib
 import json
 import pathlib
+import time
 
 import numpy as np
 import pytest
 
 from attn import configs
-from attn.report import figures, provenance, recorder, results
+from attn.report import clock, figures, provenance, recorder, results
 from experiments import claims
 
 
@@ -100,6 +101,28 @@ def test_an_interrupted_run_keeps_its_clock_and_a_finished_one_does_not(tmp_path
   assert [json.loads(line)["seconds"] >= 100 for line in log.read_text().splitlines()] == [True] * 2
   log.write_text('{"seconds": 100.0}\n')
   assert finish(tmp_path).seconds < 50
+
+
+def test_the_clock_of_a_run_that_logs_nothing_is_kept(tmp_path, monkeypatch):
+  monkeypatch.setattr(clock, "INTERVAL", 0.01)
+  kept = tmp_path / "seconds.txt"
+  for least in (0.2, 0.4):
+    run = recorder.Recorder("toy", Config(), PROFILES, tmp_path, seeds=(0,))
+    deadline = time.monotonic() + 30
+    while float(kept.read_text()) < least:
+      assert time.monotonic() < deadline
+      time.sleep(0.01)
+    thread = run._clock._thread
+    del run  # it failed: nothing counts on
+    thread.join(30)
+    assert not thread.is_alive()
+  time.sleep(0.5)  # between two tries no time passes
+  stopped = float(kept.read_text())
+  result = finish(tmp_path)
+  assert 0.4 <= stopped <= result.seconds < stopped + 0.5
+  assert not kept.exists()
+  kept.write_text("1000\n")  # killed after the result was written
+  assert finish(tmp_path).seconds < 500
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,16 @@ import datetime
 import json
 import os
 import pathlib
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attn import workdirs
-from attn.report import provenance, results
+from attn.report import clock, provenance, results
 
 if TYPE_CHECKING:
   import matplotlib.figure
+
+_CLOCK_FILE = "seconds.txt"
 
 
 class Recorder:
@@ -24,7 +25,7 @@ class Recorder:
     run.figure('entropy', figure, caption='...')
     return run.finish(metrics={...}, claims=[...])
 
-  A run that was interrupted starts its log afresh, and its clock where the last line left it.
+  A run that was interrupted starts its log afresh, and its clock where it was, to a few seconds.
   """
 
   def __init__(
@@ -57,13 +58,15 @@ class Recorder:
     finished = (self.workdir / results.RESULT_FILE).exists()
     self._log_path = self.workdir / "metrics.jsonl"
     earlier = 0.0 if finished else _last_seconds(self._log_path)
-    self._start = time.monotonic() - earlier
+    if finished:
+      (self.workdir / _CLOCK_FILE).unlink(missing_ok=True)  # a kill may have come before `stop`
+    self._clock = clock.Clock(self.workdir / _CLOCK_FILE, earlier)
     results.write_text(self._log_path, "")
     self.log(event="start")
 
   def log(self, **values: Any) -> None:
     """Appends one line to `metrics.jsonl`, with the seconds since the start."""
-    row = results.to_plain({"seconds": round(time.monotonic() - self._start, 3), **values})
+    row = results.to_plain({"seconds": self._clock.seconds, **values})
     with self._log_path.open("a", encoding="utf-8") as file:
       file.write(json.dumps(row, allow_nan=False) + "\n")
 
@@ -96,13 +99,14 @@ class Recorder:
       seeds=self._seeds,
       environment={**provenance.environment(), "finished": now},
       command=self._command,
-      seconds=round(time.monotonic() - self._start, 3),
+      seconds=self._clock.seconds,
       metrics=dict(metrics),
       figures=self._figures,
       claims=tuple(claims),
     )
     results.check(result)
     results.write_text(self.workdir / results.RESULT_FILE, results.to_json(result))
+    self._clock.stop()
     return results.read(self.workdir / results.RESULT_FILE)
 
 
