@@ -5,7 +5,8 @@ Example:
 
 Reads the result of every experiment below the workdir and writes report/index.html and
 report/claims.json there. Experiments that have not run are shown as such. Of several results of one
-experiment it shows the newest of a profile; --profile=NAME shows that profile only.
+experiment it shows that of the profile default, else full, else smoke, else another, and of these
+the newest; --profile=NAME shows that profile only.
 """
 
 import pathlib

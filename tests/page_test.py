@@ -131,19 +131,55 @@ def test_which_of_several_results_is_shown(tmp_path):
     ("sweep/1", "custom", "2026-03-11"),
   ):
     result_file(tmp_path, "score_scale", folder, profile=profile, finished=finished)
-  newest = page.collect(tmp_path)
-  assert newest.shown["score_scale"][0].profile == "smoke"
-  assert sorted(newest.others) == [
+  chosen = page.collect(tmp_path)
+  assert chosen.shown["score_scale"][0].profile == "default"  # newer ones are of other profiles
+  assert sorted(chosen.others) == [
     "sweep/1/result.json (custom)",
-    "x/default/result.json (default)",
+    "x/smoke/result.json (smoke)",
   ]
-  assert page.collect(tmp_path, "default").shown["score_scale"][0].profile == "default"
+  assert page.collect(tmp_path, "smoke").shown["score_scale"][0].profile == "smoke"
   full = page.collect(tmp_path, "full")
   assert not full.shown and len(full.others) == 3
   assert full.problems == ("score_scale: no result of the profile full",)
   assert "sweep/1/result.json (custom)" in page.write(tmp_path, claims.REGISTER).read_text()
   only = tmp_path / "sweep"
   assert page.collect(only).shown["score_scale"][0].profile == "custom"
+
+
+def test_the_order_of_profiles_and_the_newest_within_one(tmp_path):
+  for day, profile in enumerate(("default", "default", "full", "smoke", "smoke", "custom"), 1):
+    folder = f"{day}"
+    result_file(tmp_path, "score_scale", folder, profile=profile, finished=f"2026-03-0{day}")
+  for expected in ("2", "1", "3", "5", "4", "6"):
+    assert page.collect(tmp_path).shown["score_scale"][1].name == expected
+    (tmp_path / expected / "result.json").unlink()
+
+
+@pytest.mark.parametrize(
+  ("profile", "told"),
+  [
+    ("smke", r"no result of a profile 'smke' \(did you mean 'smoke'\?\)"),
+    ("fulll", r"no result of a profile 'fulll' \(did you mean 'full'\?\)"),
+    ("full", "no result of a profile 'full' .*smoke"),
+  ],
+)
+def test_a_profile_that_nothing_has_leaves_the_page_alone(tmp_path, profile, told):
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
+  path = page.write(tmp_path, claims.REGISTER)
+  before = path.read_bytes()
+  with pytest.raises(results.ResultError, match=told):
+    page.write(tmp_path, claims.REGISTER, profile=profile)
+  assert path.read_bytes() == before
+
+
+def test_half_a_character_is_a_problem_and_no_error(tmp_path):
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
+  broken = tmp_path / "score_scale/smoke/result.json"
+  broken.write_text(broken.read_text().replace("An older wording.", r"\ud800"))
+  found = page.collect(tmp_path)
+  assert not found.shown
+  assert found.problems[0].startswith("score_scale/smoke/result.json: holds half a character")
+  page.write(tmp_path, claims.REGISTER)
 
 
 def test_broken_files_are_named_on_the_page_and_the_rest_is_shown(tmp_path):

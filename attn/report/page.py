@@ -1,9 +1,9 @@
 """The report: one self-contained HTML page and `claims.json`, built from result files alone.
 
-Which result of an experiment is shown, where a folder holds several: the one that finished last
-among those of the profile that was asked for; without a profile, the one that finished last, a
-'custom' one (an override, a sweep's cell) only where there is no other. The rest is listed at the
-end of the page.
+Which result of an experiment is shown, where a folder holds several: of the profile that was asked
+for; without one, of `default`, else of `full`, else of `smoke`, else another ('custom': an
+override, a sweep's cell). A cell that equals a profile is that profile. Among those of one profile
+it is the one that finished last. The rest is listed at the end of the page.
 """
 
 import base64
@@ -16,11 +16,15 @@ from typing import Any
 
 import jinja2
 
+from attn import configs
 from attn.report import results
 from attn.report.results import Claim, Metric, Result
 
 # The experiments whose first figure opens the page, in this order, as far as they were run.
 FINDINGS = ("bottleneck", "score_scale", "order_of_the_step", "local_vs_global")
+
+# The profiles every experiment has, the one that is shown first.
+PROFILES = ("default", "full", "smoke")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +35,13 @@ class Collection:
     shown: the result of each experiment that the page shows, with its folder.
     others: paths of the results that are not shown, relative to the folder, and their profiles.
     problems: one line for each file that cannot be used.
+    profiles: of all results that were found.
   """
 
   shown: dict[str, tuple[Result, pathlib.Path]]
   others: tuple[str, ...]
   problems: tuple[str, ...]
+  profiles: tuple[str, ...]
 
 
 def collect(workdir: str | os.PathLike[str], profile: str | None = None) -> Collection:
@@ -49,7 +55,7 @@ def collect(workdir: str | os.PathLike[str], profile: str | None = None) -> Coll
     What was found. A file that is broken is a line in `problems`, never an exception.
   """
   root = pathlib.Path(workdir)
-  found: dict[str, list[tuple[bool, str, str, Result]]] = collections.defaultdict(list)
+  found: dict[str, list[tuple[int, str, str, Result]]] = collections.defaultdict(list)
   problems = []
   for path in sorted(root.rglob(results.RESULT_FILE)):
     name = path.relative_to(root).as_posix()
@@ -59,20 +65,26 @@ def collect(workdir: str | os.PathLike[str], profile: str | None = None) -> Coll
       problems.append(str(error).replace(str(path), name))
       continue
     finished = str(result.environment.get("finished", ""))
-    named = result.profile == profile if profile else result.profile != "custom"
-    found[result.experiment].append((named, finished, name, result))
+    found[result.experiment].append((_rank(result.profile, profile), finished, name, result))
   if not found:
     problems.append("no result.json of any experiment was found; run one with launch.run")
+  profiles = sorted({result.profile for many in found.values() for *_, result in many})
   shown, others = {}, []
   for experiment, candidates in sorted(found.items()):
     ranked = sorted(candidates, key=lambda candidate: candidate[:3], reverse=True)
-    if profile and not ranked[0][0]:
+    if profile and ranked[0][3].profile != profile:
       problems.append(f"{experiment}: no result of the profile {profile}")
     else:
       _, _, name, result = ranked.pop(0)
       shown[experiment] = (result, (root / name).parent)
     others += [f"{name} ({result.profile})" for _, _, name, result in ranked]
-  return Collection(shown, tuple(others), tuple(problems))
+  return Collection(shown, tuple(others), tuple(problems), tuple(profiles))
+
+
+def _rank(profile: str, wanted: str | None) -> int:
+  """The larger, the sooner a result of this profile is shown."""
+  order = [wanted] if wanted else [*reversed(PROFILES)]
+  return order.index(profile) + 1 if profile in order else 0
 
 
 def settle(register: Sequence[Claim], shown: Iterable[Result]) -> tuple[Claim, ...]:
@@ -113,9 +125,16 @@ def write(
 
   Returns:
     The path of the page.
+
+  Raises:
+    ResultError: there is no result of `profile`; the page that is there is left as it is.
   """
   root = pathlib.Path(workdir)
   found = collect(root, profile)
+  if profile and not found.shown:
+    names = found.profiles if profile in PROFILES else {*PROFILES, *found.profiles}
+    hint = configs.nearest(profile, sorted(names))
+    raise results.ResultError(f"{root} holds no result of a profile {profile!r}{hint}")
   claims = settle(register, (result for result, _ in found.shown.values()))
   sections = [
     _section(result, folder, claims, (questions or {}).get(name, ""))

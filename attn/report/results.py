@@ -99,7 +99,8 @@ class Result:
 
   Attributes:
     experiment: name of the experiment's module.
-    profile: the profile whose overrides give exactly this config, else 'custom'.
+    profile: the profile whose overrides give exactly this config, whoever asked for it (a sweep's
+      cell may be one), else 'custom'.
     config: the experiment's configuration as plain data.
     seeds: every seed used.
     environment: versions, machine, commit and the time it finished.
@@ -240,9 +241,16 @@ def read(path: str | os.PathLike[str]) -> Result:
     raise ResultError(f"{path}: no such file; the experiment has not finished") from None
   except (OSError, UnicodeDecodeError) as error:
     raise ResultError(f"{path}: cannot be read: {error}") from None
-  except json.JSONDecodeError as error:
+  except ValueError as error:
     raise ResultError(f"{path}: not JSON: {error}; delete it and run again") from None
-  return result_from_dict(data, str(path))
+  try:
+    json.dumps(data, ensure_ascii=False).encode("utf-8")
+  except UnicodeEncodeError:  # an escape such as \ud800 alone, which no page can hold
+    raise ResultError(f"{path}: holds half a character; delete it and run again") from None
+  try:
+    return result_from_dict(data, str(path))
+  except ResultError as error:
+    raise ResultError(f"{error}; delete it and run again") from None
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
