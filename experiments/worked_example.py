@@ -11,14 +11,17 @@ times as much, so doubling the scores moves the largest weight from 0.665 to 0.8
 
 Rules, all decided by exact arithmetic:
   A printed number is reproduced when the computed one rounds to it, contradicted otherwise
-  (`printed`). 52 wants that the steps give what `attn.attend` gives and that the same program has
-  the paper's shapes at the paper's sizes (`same_program`). 53 wants the two weights as printed and
-  their ratio e to the difference of the scores (`exponential`).
+  (`printed`). 52 traces the paper's computation (keys projected, additive score, softmax, context)
+  at the paper's sizes and with every width 2: contradicted when an operation differs, when
+  the context has not the paper's shape, or when the example's steps do not give what `attn.attend`
+  gives; reproduced when the example is that computation; qualified when the two agree but the
+  example takes other operations (`same_program`). 53 wants the two weights as printed and their
+  ratio e to the difference of the scores (`exponential`).
 """
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -35,6 +38,11 @@ CLAIMS = ("40", "48", "49", "50", "51", "52", "53", "64", "65")
 QUERY = (1.0, 2.0)
 ANNOTATIONS = ((2.0, 0.0), (0.0, 2.0), (1.0, 1.0))
 FIVE_SCORES = (0.4, 2.4, 1.1, 0.2, 0.3)
+
+# Of the full computation: source positions, width of h_j, width of s_i (n) and of the score (n').
+Sizes = tuple[int, int, int, int]
+PAPER: Sizes = (50, 2000, 1000, 1000)
+SMALL: Sizes = (3, 2, 2, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,18 +86,26 @@ def printed(measured: Sequence[float], values: Sequence[float], digits: int) -> 
 
 
 def same_program(
-  steps: Sequence[float], attended: Sequence[float], shape: Sequence[int], wanted: Sequence[int]
+  contexts: tuple[Sequence[float], Sequence[float]],
+  shapes: tuple[Sequence[int], Sequence[int]],
+  *,
+  example: Sequence[str],
+  small: Sequence[str],
+  paper: Sequence[str],
 ) -> Verdict:
-  """Whether the small example is the full computation with smaller shapes.
+  """Whether the example is the full computation with smaller shapes.
 
   Args:
-    steps: the context computed step by step.
-    attended: the context by `attn.attend`.
-    shape: shape of the context when the same program is traced at the paper's sizes.
-    wanted: the shape the paper states.
+    contexts: the example's context step by step, and by `attn.attend`.
+    shapes: shape of the context at the paper's sizes, and the shape that the paper states.
+    example: operations of the example.
+    small: operations of the full computation at size 2.
+    paper: operations of the full computation at the paper's sizes.
   """
-  same = np.allclose(steps, attended, atol=1e-6) and tuple(shape) == tuple(wanted)
-  return results.REPRODUCED if same else results.CONTRADICTED
+  agree = np.allclose(*contexts, atol=1e-6) and tuple(shapes[0]) == tuple(shapes[1])
+  if not agree or list(small) != list(paper):
+    return results.CONTRADICTED
+  return results.REPRODUCED if list(example) == list(small) else results.QUALIFIED
 
 
 def exponential(small: float, large: float, difference: float) -> Verdict:
@@ -105,6 +121,32 @@ def steps(query: jax.Array, annotations: jax.Array) -> tuple[jax.Array, jax.Arra
   scores = attn.dot(query, annotations)
   weights = attn.softmax(scores)
   return scores, weights, attn.context(weights, annotations)
+
+
+def full_steps(
+  query: jax.Array, annotations: jax.Array, w_a: jax.Array, u_a: jax.Array, v_a: jax.Array
+) -> jax.Array:
+  """The paper's context: additive scores, their softmax, the weighted mean of the annotations."""
+  scores = attn.additive_projected(query, attn.project_keys(annotations, u_a), w_a, v_a)
+  return attn.context(attn.softmax(scores), annotations)
+
+
+def traced(program: Callable[..., Any], sizes: Sizes) -> tuple[list[str], tuple[int, ...]]:
+  """The operations of a program like `full_steps`, with their ranks, and its result's shape."""
+  positions, width, n, hidden = sizes
+  shapes = ((n,), (positions, width), (hidden, n), (hidden, width), (hidden,))
+  closed = jax.make_jaxpr(program)(*(jax.ShapeDtypeStruct(one, jnp.float32) for one in shapes))
+  return list(_operations(closed.jaxpr)), closed.out_avals[-1].shape
+
+
+def _operations(jaxpr: Any) -> Iterator[str]:
+  """Yields the name and the rank of the result of every operation, inner functions unfolded."""
+  for equation in jaxpr.eqns:
+    inner = [value.jaxpr for value in equation.params.values() if hasattr(value, "jaxpr")]
+    for one in inner:
+      yield from _operations(one)
+    if not inner:
+      yield f"{equation.primitive.name} {equation.outvars[0].aval.ndim}"
 
 
 def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
@@ -164,22 +206,13 @@ def _rounded(
 def _judge_steps(scores: np.ndarray, weights: np.ndarray, context: np.ndarray) -> list[Claim]:
   """Claims 48 to 53."""
   exponentials = np.exp(np.float64(scores))
-  paper = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2000,), (50, 2000))]
-  shape = jax.eval_shape(steps, *paper)[2].shape
-  attended = attn.attend(_inputs()[0][None], _inputs()[1]).context[0]
   ratio = float(weights[1] / weights[0])
   return [
     _rounded("48", scores, (2, 4, 3), 0),
     _rounded("49", [*exponentials, exponentials.sum()], (7.389, 54.598, 20.086, 82.073), 3),
     _rounded("50", weights, (0.090, 0.665, 0.245), 3),
     _rounded("51", context, (0.425, 1.575), 3),
-    claims.judge(
-      "52",
-      measured=f"step by step {_text(context)}, attend {_text(attended)}; traced with 50 "
-      f"annotations of width 2000 the context has shape {list(shape)}",
-      verdict=same_program(context, attended, shape, (2000,)),
-      why="The same functions run at both sizes; only shapes differ.",
-    ),
+    _judge_program(context),
     claims.judge(
       "53",
       measured=f"{_text(weights[:2])}; ratio {ratio:.4f}, e^2 = {np.exp(2):.4f}",
@@ -187,6 +220,34 @@ def _judge_steps(scores: np.ndarray, weights: np.ndarray, context: np.ndarray) -
       why="The ratio of two weights is e to the difference of their scores.",
     ),
   ]
+
+
+def _judge_program(context: np.ndarray) -> Claim:
+  """Claim 52."""
+  paper, shape = traced(full_steps, PAPER)
+  small, _ = traced(full_steps, SMALL)
+  example, _ = traced(lambda query, annotations, *_: steps(query, annotations)[2], SMALL)
+  attended = attn.attend(_inputs()[0][None], _inputs()[1]).context[0]
+  verdict = same_program(
+    (context, attended), (shape, (2000,)), example=example, small=small, paper=paper
+  )
+  why = {
+    results.REPRODUCED: "The example and the computation at both sizes take the same operations.",
+    results.QUALIFIED: "True from the scores on: the softmax and the context are the same "
+    "functions at any size. The score is not: the example's are dot products, with no W_a, U_a, "
+    "v_a and tanh, which the full computation keeps at size 2.",
+    results.CONTRADICTED: "An operation, a shape or a number differs.",
+  }[verdict]
+  positions, width, n, hidden = PAPER
+  return claims.judge(
+    "52",
+    measured=f"additive score, softmax and context take {len(paper)} operations with {positions} "
+    f"h_j of width {width}, s_i of width {n} and n' = {hidden}, "
+    f"{'the same' if small == paper else 'other'} {len(small)} with every width 2; the example "
+    f"takes {len(example)}; step by step {_text(context)}, attend {_text(attended)}",
+    verdict=verdict,
+    why=why,
+  )
 
 
 def _judge_scales(five: np.ndarray, scaled: dict[float, np.ndarray]) -> list[Claim]:
