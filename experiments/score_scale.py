@@ -62,7 +62,7 @@ class Config:
   Attributes:
     widths: values of d_k, ascending.
     positions: keys a query attends to.
-    draws: independent (query, keys) at each width.
+    draws: independent (query, keys) at each width; at least 6, for the medians' intervals.
     variance_draws: independent (query, key) pairs at each width for the variance.
     multipliers: factors on the chapter's three scores, ascending.
     seed: of the draws.
@@ -81,9 +81,10 @@ class Config:
       values = getattr(self, name)
       if len(values) < 2 or min(values) <= 0 or list(values) != sorted(set(values)):
         raise ValueError(f"{name} must be at least two ascending positive numbers, not {values}")
-    for name in ("positions", "draws", "variance_draws"):
-      if getattr(self, name) < 2:
-        raise ValueError(f"{name} must be at least 2, not {getattr(self, name)}")
+    # Of five draws even the least and the largest hold the median between them with 94% only.
+    for name, least in (("positions", 2), ("draws", 6), ("variance_draws", 2)):
+      if getattr(self, name) < least:
+        raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 def profiles() -> dict[str, dict[str, Any]]:

@@ -40,6 +40,11 @@ def test_the_interval_of_the_median_covers_it():
   assert 0.93 < covered < 0.99
 
 
+def test_the_fewest_draws_give_an_interval_of_the_median():
+  spreads = [score_scale.spread(draw) for draw in np.random.default_rng(3).normal(size=(4001, 6))]
+  assert np.mean([found.low <= 0 <= found.high for found in spreads]) > 0.955
+
+
 @pytest.mark.parametrize(
   ("ratios", "verdict"),
   [
@@ -154,7 +159,8 @@ def test_the_same_seed_gives_the_same_numbers():
     ({"widths": (4,)}, "widths must be at least two ascending"),
     ({"widths": (16, 4)}, "widths must be"),
     ({"multipliers": (0.0, 1.0)}, "multipliers must be"),
-    ({"draws": 1}, "draws must be at least 2"),
+    ({"draws": 5}, "^draws must be at least 6"),
+    ({"variance_draws": 1}, "variance_draws must be at least 2"),
   ],
 )
 def test_sweeps_that_show_nothing_are_refused(changes, message):
