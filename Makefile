@@ -28,13 +28,18 @@ reproduce:  ## run the experiments and write the report (PROFILE=smoke, default 
 	set_up=$$(date +%s); \
 	$(VENV_PYTHON) -m launch.prepare --data=g2p,reverse; \
 	prepared=$$(date +%s); \
-	$(VENV_PYTHON) -m launch.run --experiment=all --profile=$(PROFILE) --workdir=results; \
-	$(VENV_PYTHON) -m launch.report --workdir=results; \
+	failed=0; \
+	$(VENV_PYTHON) -m launch.run --experiment=all --profile=$(PROFILE) --workdir=results || \
+	  failed=$$?; \
+	[ $$failed -lt 128 ] || exit $$failed; \
+	$(VENV_PYTHON) -m launch.report --workdir=results --profile=$(PROFILE); \
 	reported=$$(date +%s); \
 	echo "set-up            $$((set_up - begun)) s"; \
 	echo "data preparation  $$((prepared - set_up)) s"; \
 	echo "experiments       $$((reported - prepared)) s, the report included"; \
-	echo "open results/report/index.html"
+	echo "open results/report/index.html"; \
+	[ $$failed -eq 0 ] || echo "reproduce: an experiment failed, see above" >&2; \
+	exit $$failed
 
 test: setup  ## run the fast tests
 	@$(PYTEST) -m "not slow"

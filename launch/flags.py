@@ -24,11 +24,12 @@ from absl import flags
 
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
 _EXAMPLE_WIDTH = 100
+_SWITCHED = ("true", "false", "t", "f", "1", "0")  # what absl takes as the value of a switch
 
 # Failures of the machine, not of the program; worth one line wherever they come up.
 _MACHINE = (
   errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR,
-  errno.EIO,
+  errno.EISDIR, errno.EIO,
 )  # fmt: skip
 
 # Exceptions of the library whose message is the one line a user needs. Named, not imported: one
@@ -159,7 +160,9 @@ def _leftovers(values: flags.FlagValues, arguments: list[str], left: list[str]) 
       else:
         yield f"unknown flag --{name}" + nearest(name, values)
     elif before.lstrip("-") in values and values[before.lstrip("-")].boolean:
-      yield f"unexpected argument {word!r} after {before}: write {before}={word}"
+      switched = word.lower() in _SWITCHED
+      advice = f"write {before}={word}" if switched else f"remove it, {before} takes no value"
+      yield f"unexpected argument {word!r} after {before}: {advice}"
     else:
       yield f"unexpected argument {word!r} (a value follows its flag as --flag=value)"
 

@@ -9,9 +9,12 @@ import pathlib
 import tempfile
 import types
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launch.flags import UserError, nearest
+
+if TYPE_CHECKING:
+  from attn.report.results import Result
 
 # Experiments.
 
@@ -132,25 +135,47 @@ def make_folder(workdir: pathlib.Path) -> None:
     ) from error
 
 
-def result(workdir: pathlib.Path, config: Any) -> dict[str, Any] | None:
+def saved_config(workdir: pathlib.Path) -> Any:
+  """Returns what `config.json` says, unchecked, or None where there is no such file."""
+  return _read_json(workdir / "config.json", "delete it, or give another --workdir")
+
+
+def refuse_another(workdir: pathlib.Path, config: Any) -> None:
+  """Refuses a folder of another configuration, or whose configuration is none."""
+  from attn import workdirs
+
+  if not isinstance(saved_config(workdir), dict | None):
+    path = workdir / "config.json"
+    raise UserError(f"{path} is no configuration: delete it, or give another --workdir")
+  workdirs.refuse_another(workdir, config)
+
+
+def result(workdir: pathlib.Path, config: Any) -> "Result | None":
   """Returns what `result.json` says if it is there and of this configuration, else None."""
   from attn import configs
+  from attn.report import results
 
-  found = _read_json(workdir / "result.json", "delete it, then the same command makes it anew")
-  same = found is not None and not configs.differences(found.get("config", {}), config)
+  path = workdir / results.RESULT_FILE
+  found = results.read(path) if path.exists() else None
+  same = found is not None and not configs.differences(found.config, config)
   return found if same else None
 
 
 def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:
   """Returns the scores on a split of the finished training run of this configuration, else None."""
-  from attn import workdirs
-
-  found = _read_json(workdir / "evaluation" / f"{split}.json", "delete it")
-  if found is None or found["step"] != config.steps:
+  path = workdir / "evaluation" / f"{split}.json"
+  found = _read_json(path, "delete it")
+  if found is None:
     return None
-  workdirs.refuse_another(workdir, config)
   about = ("step", "seconds", "search")  # the rest are scores
-  return {name: value for name, value in found.items() if name not in about}
+  if isinstance(found, dict) and isinstance(found.get("step"), int):
+    scores = {name: value for name, value in found.items() if name not in about}
+    if all(isinstance(value, int | float) for value in scores.values()):
+      if found["step"] != config.steps:
+        return None
+      refuse_another(workdir, config)
+      return scores
+  raise UserError(f"{path} holds no scores of a run: delete it")
 
 
 def _read_json(path: pathlib.Path, advice: str) -> Any:

@@ -11,18 +11,22 @@ otherwise) or replaced by --config, then changed by each --set, then by --seed. 
 results/EXPERIMENT/PROFILE, those of a changed configuration to results/EXPERIMENT/custom-LETTERS;
 --workdir is another folder for one experiment, and another folder than results for several. Running
 a command again resumes it; what is finished is left as it is. Of several experiments, one that
-fails does not stop the others.
+fails does not stop the others, and one that draws nothing runs without the seed.
 """
 
+import dataclasses
 import pathlib
 import sys
 import textwrap
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags as absl_flags
 
 from launch import flags, resolve
+
+if TYPE_CHECKING:
+  from attn.report.results import Result
 
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "config", "set", "seed", "workdir", "list"
@@ -39,7 +43,8 @@ def main(values: absl_flags.FlagValues) -> int:
     raise flags.UserError("--config holds a whole configuration; leave out the profile")
   names = resolve.chosen_experiments(values.experiment)
   if len(names) == 1 and values.experiment != "all":
-    run_one(names[0], profile, values, pathlib.Path(values.workdir) if values.workdir else None)
+    workdir = pathlib.Path(values.workdir) if values.workdir else None
+    run_one(names[0], profile, values, values.seed, workdir)
     return 0
   return _run_all(names, profile, values)
 
@@ -49,7 +54,7 @@ def _run_all(names: list[str], profile: str, values: absl_flags.FlagValues) -> i
   failures = {}
   for name in names:
     try:
-      run_one(name, profile, values, None)
+      run_one(name, profile, values, _seed_of(name, values.seed))
     except Exception as error:
       line = flags.explain(error)
       if line is None:
@@ -63,17 +68,28 @@ def _run_all(names: list[str], profile: str, values: absl_flags.FlagValues) -> i
   return 1 if failures else 0
 
 
+def _seed_of(name: str, seed: int | None) -> int | None:
+  """Returns the seed, or None for an experiment that has none to set."""
+  fields = {field.name for field in dataclasses.fields(resolve.experiment(name).Config)}
+  if seed is None or "seed" in fields:
+    return seed
+  print(f"launch.run: {name}: has no seed, runs without --seed={seed}", file=sys.stderr)
+  return None
+
+
 def run_one(
-  name: str, profile: str, values: absl_flags.FlagValues, workdir: pathlib.Path | None
+  name: str,
+  profile: str,
+  values: absl_flags.FlagValues,
+  seed: int | None,
+  workdir: pathlib.Path | None = None,
 ) -> None:
   """Runs one experiment unless it is finished, and prints its claims."""
   module = resolve.experiment(name)
-  config = resolve.experiment_config(module, profile, values.config, values.set, values.seed)
+  config = resolve.experiment_config(module, profile, values.config, values.set, seed)
   if workdir is None:
     workdir = pathlib.Path(values.workdir or "results") / name / _folder(module, config, profile)
-  from attn import workdirs
-
-  workdirs.refuse_another(workdir, config)
+  resolve.refuse_another(workdir, config)
   result = resolve.result(workdir, config)
   if result is None:
     resolve.make_folder(workdir)
@@ -82,9 +98,9 @@ def run_one(
     result = resolve.result(workdir, config)
     if result is None:
       raise RuntimeError(f"experiment {name} returned without a result.json of its configuration")
-    print(f"{name}: finished in {result['seconds']:.1f} s, in {workdir}")
+    print(f"{name}: finished in {result.seconds:.1f} s, in {workdir}")
   else:
-    print(f"{name}: was finished already, after {result['seconds']:.1f} s, in {workdir}")
+    print(f"{name}: was finished already, after {result.seconds:.1f} s, in {workdir}")
   print(claims_text(result), flush=True)
 
 
@@ -99,12 +115,12 @@ def _folder(module: Any, config: Any, profile: str) -> str:
   return f"custom-{resolve.digest(config)}"
 
 
-def claims_text(result: dict[str, Any]) -> str:
+def claims_text(result: "Result") -> str:
   """Returns the claims of a result, each with its verdict and what was measured."""
   lines = []
-  for claim in result["claims"]:
-    head = f"  {claim['number']:>4}  {claim['verdict']:<17}  "
-    text = claim["statement"] + (f" Measured: {claim['measured']}" if claim["measured"] else "")
+  for claim in result.claims:
+    head = f"  {claim.number:>4}  {claim.verdict:<17}  "
+    text = claim.statement + (f" Measured: {claim.measured}" if claim.measured else "")
     text = textwrap.shorten(text, 200, placeholder=" ...")  # the report has all of it
     lines.append(textwrap.fill(text, 100, initial_indent=head, subsequent_indent=" " * len(head)))
   return "\n".join(lines) or "  (no claims)"

@@ -2,7 +2,8 @@
 
 Examples:
   python -m launch.sweep --experiment=score_scale --sweep=quick --executor=dry_run
-  python -m launch.sweep --experiment=score_scale --smoke --grid=width=16,64,256 --seeds=3 --jobs=2
+  python -m launch.sweep --experiment=score_scale --smoke --grid=positions=10,50,200 \\
+    --seeds=3 --jobs=2
   python -m launch.sweep --preset=rnnsearch_laptop --data=reverse --set=steps=500 \\
     --grid=model.units=32,64 --grid=optimizer.learning_rate=1e-3,3e-3
 
@@ -186,7 +187,7 @@ def _experiment_metrics(run: Run) -> dict[str, float | None] | None:
   result = resolve.result(run.workdir, run.config)
   if result is None:
     return None
-  return {name: metric["mean"] for name, metric in result["metrics"].items()}
+  return {name: metric.mean for name, metric in result.metrics.items()}
 
 
 def _training_metrics(run: Run) -> dict[str, float | None] | None:

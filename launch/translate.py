@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from absl import flags as absl_flags
 
-from launch import flags
+from launch import flags, resolve
 
 FLAGS = flags.define("workdir", "input", "output")
 
@@ -42,7 +42,9 @@ def main(values: absl_flags.FlagValues) -> int:
 
 def translator(workdir: pathlib.Path) -> Translator:
   """Returns the function from lines to translations that the model in `workdir` computes."""
-  if not (workdir / "config.json").is_file():
+  saved = resolve.saved_config(workdir)
+  # An experiment's folder has a configuration too: another one.
+  if not isinstance(saved, dict) or not {"model", "data", "steps"} <= set(saved):
     raise flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
   from attn import training
   from attn.data.vocabulary import UNK

@@ -89,6 +89,7 @@ More words.
 """
 import dataclasses, errno, json, pathlib, time
 from attn import configs
+from attn.report import results
 CLAIMS = ("7",)
 @dataclasses.dataclass(frozen=True)
 class Inner:
@@ -119,16 +120,28 @@ def run(config, workdir):
     raise ValueError("tensorstore: [OS error 28: ENOSPC No space left on device]")
   if config.fault == "wait":
     time.sleep(60)
-  claim = {"number": "7", "verdict": "reproduced", "statement": "It runs.", "measured": "1 run"}
-  metrics = {"size": {"mean": config.hidden + config.seed / 10}, "loss": {"mean": None}}
-  result = {"config": data, "seconds": 1.25, "claims": [claim], "metrics": metrics}
-  (workdir / "result.json").write_text(json.dumps(result))
+  claim = results.Claim("7", "property", "It runs.", measured="1 run", verdict="reproduced")
+  size, loss = results.Metric(config.hidden + config.seed / 10), results.Metric(None)
+  metrics = {"size": size, "loss": loss}
+  result = results.Result("tiny", "x", data, (), {}, "c", 1.25, metrics, {}, (claim,))
+  (workdir / "result.json").write_text(results.to_json(result))
 '''
 
 BROKEN = '''"""Does it fail?"""
 from experiments.tiny import Config, profiles
 def run(config, workdir):
   raise RuntimeError("broken on purpose")
+'''
+
+SEEDLESS = '''"""Does it draw?"""
+import dataclasses
+@dataclasses.dataclass(frozen=True)
+class Config:
+  hidden: int = 2
+def profiles():
+  return {"smoke": {}}
+def run(config, workdir):
+  (workdir / "ran").touch()
 '''
 
 
@@ -248,6 +261,17 @@ def test_mistakes_are_told_before_jax_is_loaded(checkout):
   )
 
 
+def test_examples_of_sweeps_are_sweeps(capsys):
+  docs = [ast.get_docstring(ast.parse(path.read_bytes())) for path in ROOT.glob("launch/*.py")]
+  text = "\n".join(doc for doc in docs if doc).replace("\\\n", "")
+  examples = re.findall(r"python -m launch\.sweep (--.*)", text)
+  assert len(examples) >= 3
+  for example in examples:
+    assert sweep.main(parsed(*example.split(), "--executor=dry_run")) == 0, example
+    assert capsys.readouterr().out.count("\n") > 1, example
+  sweep.FLAGS.unparse_flags()
+
+
 # CFG-01 and other flags.
 
 
@@ -256,6 +280,7 @@ def test_mistakes_are_told_before_jax_is_loaded(checkout):
   [
     (["--smoke", "False"], "unexpected argument 'False' after --smoke: write --smoke=False"),
     (["--nosmoke", "x"], "unexpected argument 'x'"),
+    (["--smoke", "extra"], "'extra' after --smoke: remove it, --smoke takes no value;"),
     (["--inner.dims", "False"], "unknown flag --inner.dims (a field is set by --set=inner.dims=F"),
     (["--inner.dims", "False"], "unexpected argument 'False'"),
     (["--inner.dims=3"], "(a field is set by --set=inner.dims=3)"),
@@ -378,11 +403,31 @@ def test_a_workdir_of_another_configuration(checkout):
 
 
 def test_a_broken_record_in_a_workdir(checkout):
-  for name in ("config.json", "result.json"):
-    launch(checkout, "run", "--experiment=tiny", "--workdir=w")
-    (checkout / "w" / name).write_text('{"lr": ')
-    assert f"w/{name} is no JSON" in complaint(checkout, "run", "--experiment=tiny", "--workdir=w")
-    (checkout / "w" / name).unlink()
+  launch(checkout, "run", "--experiment=tiny", "--workdir=w")
+  for name, text, told in (
+    ("result.json", '{"lr": ', "w/result.json: not JSON"),
+    ("result.json", "[]", "w/result.json: expected an object, found list; delete it"),
+    ("result.json", '{"config": {}}', "w/result.json lacks field"),
+    ("config.json", '{"lr": ', "w/config.json is no JSON: delete it"),
+    ("config.json", "[]", "w/config.json is no configuration: delete it"),
+    ("config.json", None, "w/config.json: Is a directory"),
+  ):
+    path = checkout / "w" / name
+    whole = path.read_text()
+    path.unlink()
+    path.mkdir() if text is None else path.write_text(text)
+    assert told in complaint(checkout, "run", "--experiment=tiny", "--workdir=w")
+    path.rmdir() if text is None else path.write_text(whole)
+
+
+def test_a_seed_for_several_where_one_has_none(checkout):
+  (checkout / "experiments/broken.py").write_text(SEEDLESS)
+  code, out, err = launch(checkout, "run", "--experiment=all", "--smoke", "--seed=3")
+  assert "launch.run: broken: has no seed, runs without --seed=3\n" in err
+  assert config_of(next((checkout / "results/tiny").iterdir()))["seed"] == 3
+  assert (checkout / "results/broken/smoke/ran").exists()
+  told = complaint(checkout, "run", "--experiment=broken", "--smoke", "--seed=3")
+  assert "no field 'seed'" in told
 
 
 def test_a_workdir_that_cannot_be(checkout):
@@ -453,6 +498,22 @@ def test_a_reader_that_has_seen_enough(checkout):
   process.stderr.close()
 
 
+# make reproduce.
+
+
+@pytest.mark.parametrize("code, reported", [(0, True), (1, True), (130, False)])
+def test_reproduce_reports_what_there_is_and_fails_if_something_did(tmp_path, code, reported):
+  python = tmp_path / "python"
+  python.write_text(f'#!/bin/sh\necho "did $2"\n[ "$2" != launch.run ] || exit {code}\n')
+  python.chmod(0o755)
+  # MAKE=true: without the set-up.
+  command = ["make", "reproduce", f"VENV_PYTHON={python}", "MAKE=true", "PROFILE=smoke"]
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  assert (done.returncode == 0) == (code == 0)
+  assert "did launch.run" in done.stdout and ("did launch.report" in done.stdout) == reported
+  assert ("an experiment failed" in done.stderr) == (code == 1)
+
+
 # launch.train and launch.prepare.
 
 
@@ -475,6 +536,11 @@ def test_training(checkout):
   assert "test  word_error_rate: 3.25" in launch(checkout, "train", *words)[1]
   told = complaint(checkout, "train", "--preset=rnnsearch", "--data=reverse")
   assert "steps: 5 -> 1000; seed: 3 -> 0" in told
+  for text in ("{}", "[]", '{"step": 5, "word_error_rate": "low"}'):
+    (workdir / "evaluation/test.json").write_text(text)
+    code, _, err = launch(checkout, "train", *words)
+    assert code == 1 and err.count("\n") == 2 and err.startswith("training in")
+    assert "/test.json holds no scores of a run: delete it" in err
 
 
 @pytest.mark.parametrize(
@@ -579,7 +645,10 @@ def test_files_to_translate(checkout):
     (["--input=in", "--output=out"], "w holds no trained model"),
   ):
     assert told in complaint(checkout, "translate", "--workdir=w", *words)
-  (checkout / "w/config.json").write_text("{}")
+  for text in ("[]", '{"scales": [1, 2], "seed": 0}'):  # as an experiment's folder has one
+    (checkout / "w/config.json").write_text(text)
+    assert "w holds no trained model" in complaint(checkout, "translate", "--workdir=w")
+  (checkout / "w/config.json").write_text('{"model": {}, "data": {}, "steps": 5}')
   (checkout / "attn/decoding").mkdir()
   (checkout / "attn/decoding/__init__.py").write_text("translation = None")
   told = complaint(checkout, "translate", "--workdir=w", "--input=in", "--output=out")
