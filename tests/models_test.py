@@ -99,25 +99,42 @@ def test_encoder_equals_the_loop_and_is_zero_at_padding(name):
     assert (np.asarray(memory.annotations)[row, length:] == 0).all()
 
 
-def test_encoder_of_a_known_recurrence_reads_padding_in_neither_direction():
-  """A linear stand-in for the cell: h' = h / 2 + x, the row [1, 2] behind padding of 99."""
+@pytest.fixture
+def known_encoder(monkeypatch):
+  """An encoder with a linear stand-in for the cell: h' = h / 2 + x, from 0."""
   config = dataclasses.replace(BASE, embedding=1, units=1)
-  params = random_params(config)
-  encoder = models.bind(config, params).encoder
-  words = jnp.array([1.0, 2.0, 99.0, 99.0, 99.0])[:, None, None]
-  valid = jnp.arange(5)[:, None] < 2
-  original = cells.gru
-  cells.gru = lambda inputs, state, u_gates, u: 0.5 * state + inputs[..., :1]
-  try:
-    for recurrence in (encoder.forward, encoder.backward):
-      recurrence.w[...], recurrence.b[...] = jnp.ones((3, 1)), jnp.zeros(3)
-    annotations, first, summary = encoder(words, valid)
-  finally:
-    cells.gru = original
-  np.testing.assert_array_equal(annotations[0, :, 0], [1, 2.5, 0, 0, 0])
-  np.testing.assert_array_equal(annotations[0, :, 1], [2, 2, 0, 0, 0])
+  encoder = models.bind(config, random_params(config)).encoder
+  monkeypatch.setattr(cells, "gru", lambda inputs, state, u_gates, u: 0.5 * state + inputs[..., :1])
+  for recurrence in (encoder.forward, encoder.backward):
+    recurrence.w[...], recurrence.b[...] = jnp.ones((3, 1)), jnp.zeros(3)
+  return encoder
+
+
+@pytest.mark.parametrize("width, fill", [(2, 0.0), (5, 99.0), (5, 1e3), (11, 99.0)])
+def test_encoder_of_a_known_recurrence_reads_padding_in_neither_direction(
+  known_encoder, width, fill
+):
+  """RNN-01: the row [1, 2] behind padding."""
+  words = jnp.full(width, fill).at[:2].set([1.0, 2.0])
+  valid = jnp.arange(width)[:, None] < 2
+  annotations, first, summary = known_encoder(words[:, None, None], valid)
+  zeros = [0] * (width - 2)
+  np.testing.assert_array_equal(annotations[0, :, 0], [1, 2.5, *zeros])
+  np.testing.assert_array_equal(annotations[0, :, 1], [2, 2, *zeros])
   assert first[0, 0] == 2.0
   np.testing.assert_array_equal(summary[0], [2.5, 2.0])
+
+
+def test_a_row_of_length_zero_keeps_the_first_state(known_encoder):
+  """RNN-02: not the state of its last step, and nothing flows back into it."""
+  words = jnp.array([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]).T[..., None]
+  valid = jnp.array([[False] * 3, [True] * 3]).T
+  annotations, first, summary = known_encoder(words, valid)
+  np.testing.assert_array_equal(summary, [[0, 0], [4.25, 2.75]])
+  np.testing.assert_array_equal(first[:, 0], [0, 2.75])
+  assert not annotations[0].any()
+  gradient = jax.grad(lambda w: sum(part.sum() for part in known_encoder(w, valid)))(words)
+  assert not gradient[:, 0].any() and gradient[:, 1].all()
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "rnnencdec"])
@@ -200,6 +217,20 @@ def test_a_target_word_changes_only_later_predictions(name):
 
 
 @pytest.mark.parametrize("name", MEMBERS)
+def test_the_program_does_not_grow_with_the_length(name):
+  """RNN-03: recurrences are scans, so that compiling takes as long at any length."""
+  config = MEMBERS[name]
+  params = random_params(config)
+
+  def size(length):
+    args = batch(config, (length,) * 3, (length,) * 3)
+    gradient = jax.grad(lambda p: forced(config, p, *args).logits.sum())
+    return jax.jit(gradient).lower(params).as_text().count("\n")
+
+  assert size(257) < 1.1 * size(17)
+
+
+@pytest.mark.parametrize("name", MEMBERS)
 def test_gradients_by_finite_differences(name):
   config = MEMBERS[name]
   source, lengths, target = batch(config)
@@ -234,6 +265,9 @@ def test_dropout_needs_an_rng_keeps_the_mean_and_differs_by_rng():
   one = model.teacher_forced(*args, rng=jax.random.key(0)).logits
   np.testing.assert_array_equal(one, model.teacher_forced(*args, rng=jax.random.key(0)).logits)
   assert np.abs(one - model.teacher_forced(*args, rng=jax.random.key(1)).logits).max() > 1e-3
+  # ATT-09: weights are never dropped.
+  weights = model.teacher_forced(*args, rng=jax.random.key(0)).weights
+  np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
   dropped = model._drop(jnp.ones(100_003), jax.random.key(2), 0)
   assert set(np.unique(dropped)) == {0.0, 2.0}
   np.testing.assert_allclose(dropped.mean(), 1.0, atol=0.02)

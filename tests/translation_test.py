@@ -65,7 +65,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("score", ["additive", "none"])
-@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("beam", [1, 4, 37])  # DEC-02: 37 is more than there are tokens.
 def test_a_source_is_decoded_alike_alone_in_any_batch_order_and_padding(score, beam):
   given = sources()
   together = decode(given, score=score, beam=beam)
@@ -83,6 +83,34 @@ def test_outputs_keep_their_limit_their_shapes_and_the_symbols_that_exist():
     assert one.weights.shape == (emitted, len(source) + 1)
     np.testing.assert_allclose(one.weights.sum(-1), 1.0, atol=1e-5)
     assert one.finished or emitted == len(source) + 4
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_row_t_of_the_weights_predicted_token_t(beam):
+  """DMP-02: EOS has a row and a column, BOS has none."""
+  found = decode(sources(), beam=beam)
+  ids, targets = np.zeros((2, len(LENGTHS), 37), np.int32)
+  for row, (source, one) in enumerate(zip(sources(), found, strict=True)):
+    ids[row, : len(source) + 1] = [*source, EOS]
+    targets[row, : len(one.tokens) + 1] = [*one.tokens, EOS]
+  model = models.bind(CONFIG, params("additive"))
+  forced = jax.jit(model.teacher_forced)(ids, np.array(LENGTHS) + 1, targets).weights
+  for row, (length, one) in enumerate(zip(LENGTHS, found, strict=True)):
+    emitted = len(one.tokens) + one.finished
+    np.testing.assert_allclose(one.weights, forced[row, :emitted, : length + 1], atol=1e-5)
+
+
+def test_decoding_drops_nothing():
+  """ATT-09: dropout is for training."""
+  config = dataclasses.replace(CONFIG, dropout=0.5)
+  search = SearchConfig(beam=4, ratio=1.0, extra=3)
+  call = {"search": search, "symbols": SYMBOLS, "edges": (8, 32), "weights": True}
+  plain, dropped, again = (
+    translation.translate(one, params("additive"), sources(), **call)
+    for one in (CONFIG, config, config)
+  )
+  assert_same(dropped, plain)
+  assert_same(again, plain)
 
 
 def test_no_sources_give_no_translations_and_progress_counts_to_the_end():
@@ -110,3 +138,14 @@ def test_few_programs_for_a_file_of_mixed_lengths():
     CONFIG, params("additive"), given, search, symbols=SYMBOLS, edges=(8, 16), batch_size=32
   )
   assert translation.search_batch._cache_size() - traced <= 4  # edges 8, 16, 32, 64
+
+
+def test_a_long_line_is_decoded_with_few_others():
+  """DAT-03: it must not pad every other line to its length."""
+  groups = list(translation._groups([5] * 127 + [4001, 70], (8, 16), 128))
+  assert [(len(rows), size, tuple(widths)) for rows, size, widths in groups] == [
+    (127, 128, (8, 16)),
+    (1, 1, (128,)),
+    (1, 1, (4096,)),
+  ]
+  assert list(translation._groups([17] * 200, (8, 16), 128))[0][1] == 64

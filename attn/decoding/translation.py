@@ -1,7 +1,7 @@
 """Decoding token sequences with a model of the family: batches in, hypotheses out."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -105,34 +105,56 @@ def translate(
       numbers a sentence.
     done: called with the number of sources finished, after each batch.
   """
-  size = min(batch_size, 1 << max(len(sources) - 1, 0).bit_length())
-  store = pipeline.TokenStore.from_ids(
-    sources,
-    [()] * len(sources),
-    source_size=params["source"].shape[0],
-    target_size=symbols,
-  )
   results: dict[int, Translation] = {}
-  for batch in pipeline.evaluation_batches(store, batch_size=size, edges=edges):
-    lengths = batch["source_length"].tolist()
-    best = jax.device_get(
-      search_batch(
-        config,
-        search,
-        search.limit(batch["source"].shape[1]),
-        params,
-        batch["source"],
-        batch["source_length"],
-        np.array([search.limit(n) if n else 0 for n in lengths], np.int32),
-        symbols,
-        weights,
-      )
+  for rows, size, widths in _groups([len(ids) + 1 for ids in sources], edges, batch_size):
+    store = pipeline.TokenStore.from_ids(
+      [sources[row] for row in rows],
+      [()] * len(rows),
+      source_size=params["source"].shape[0],
+      target_size=symbols,
     )
-    for at, row in enumerate(batch["index"].tolist()):
-      if row >= 0:
-        results[row] = _first(best, at, lengths[at])
-    done(len(results))
+    for batch in pipeline.evaluation_batches(store, batch_size=size, edges=widths):
+      lengths = batch["source_length"].tolist()
+      best = jax.device_get(
+        search_batch(
+          config,
+          search,
+          search.limit(batch["source"].shape[1]),
+          params,
+          batch["source"],
+          batch["source_length"],
+          np.array([search.limit(n) if n else 0 for n in lengths], np.int32),
+          symbols,
+          weights,
+        )
+      )
+      for at, index in enumerate(batch["index"].tolist()):
+        if index >= 0:
+          results[rows[index]] = _first(best, at, lengths[at])
+      done(len(results))
   return [results[row] for row in range(len(sources))]
+
+
+def _groups(
+  lengths: Sequence[int], edges: Sequence[int], batch_size: int
+) -> Iterator[tuple[list[int], int, Sequence[int]]]:
+  """Rows to decode together, most of them in a batch, and the lengths they are padded to.
+
+  One long line must not pad a whole batch: beyond the last edge a batch has fewer rows, so that
+  rows times length do not grow, until a row is alone.
+  """
+  groups: dict[int, list[int]] = {}
+  for row, length in enumerate(lengths):
+    width = edges[-1] if length <= edges[-1] else _power(length)
+    groups.setdefault(width, []).append(row)
+  for width, rows in sorted(groups.items()):
+    room = max(1, batch_size * edges[-1] // width)
+    yield rows, min(room, _power(len(rows))), edges if width == edges[-1] else (width,)
+
+
+def _power(n: int) -> int:
+  """The least power of two that is at least n."""
+  return 1 << (n - 1).bit_length()
 
 
 def _first(found: Hypotheses, row: int, source_length: int) -> Translation:
