@@ -1,13 +1,18 @@
 """The folder of a run: `config.json` in it says whose it is."""
 
+import contextlib
 import json
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Any
+
+import filelock
 
 from attn import configs
 
 _SHOWN = 6  # differences named in an error; the rest are counted
+_WORK = ("checkpoints", "measured.json", "result.json")  # what a run leaves beside config.json
 
 
 def claim(folder: pathlib.Path, config: Any) -> None:
@@ -18,7 +23,7 @@ def claim(folder: pathlib.Path, config: Any) -> None:
     config: a frozen dataclass, written to `config.json` in one piece.
 
   Raises:
-    ConfigError: the folder belongs to a run of another configuration.
+    ConfigError: the folder belongs to a run of another configuration, or nobody knows whose it is.
   """
   if refuse_another(folder, config):
     return
@@ -34,16 +39,16 @@ def refuse_another(folder: pathlib.Path, config: Any) -> bool:
 
   Raises:
     ConfigError: it belongs to a run of another configuration; what differs is shown as path:
-      saved -> asked.
+      saved -> asked. Or it holds a run's work, and its `config.json` is missing or damaged.
   """
-  path = folder / "config.json"
-  if not path.exists():
+  if not (folder / "config.json").exists():
+    if left := [name for name in _WORK if (folder / name).exists()]:
+      raise configs.ConfigError(
+        f"{folder} holds {' and '.join(left)} but no config.json that says of which run: give"
+        " another --workdir"
+      )
     return False
-  try:
-    saved = json.loads(path.read_text(encoding="utf-8"))
-  except ValueError:
-    raise configs.ConfigError(f"{path} is no JSON: delete it, or give another --workdir") from None
-  different = configs.differences(saved, config)
+  different = configs.differences(saved_config(folder), config)
   if different:
     told = [f"{path}: {old!r} -> {new!r}" for path, old, new in different[:_SHOWN]]
     told += [f"and {len(different) - _SHOWN} more"] * (len(different) > _SHOWN)
@@ -52,3 +57,42 @@ def refuse_another(folder: pathlib.Path, config: Any) -> bool:
       " --workdir, or the settings of that run to resume it"
     )
   return True
+
+
+def saved_config(folder: pathlib.Path) -> dict[str, Any]:
+  """The configuration in a claimed folder's `config.json`, as it was saved.
+
+  Raises:
+    ConfigError: the file is damaged.
+  """
+  path = folder / "config.json"
+  try:
+    saved = json.loads(path.read_bytes())
+  except ValueError:
+    raise configs.ConfigError(f"{path} is no JSON: give another --workdir") from None
+  if not isinstance(saved, dict):
+    raise configs.ConfigError(f"{path} is no JSON object: give another --workdir")
+  return saved
+
+
+@contextlib.contextmanager
+def held(folder: pathlib.Path) -> Iterator[None]:
+  """Keeps other processes from training in `folder`, which is created if need be.
+
+  The system lets go of the lock when the process ends, however it ends.
+
+  Raises:
+    ConfigError: another process is training in it.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  lock = filelock.FileLock(folder / ".lock")
+  try:
+    lock.acquire(blocking=False)
+  except filelock.Timeout:
+    raise configs.ConfigError(
+      f"another process is training in {folder}: wait for it, or give another --workdir"
+    ) from None
+  try:
+    yield
+  finally:
+    lock.release()

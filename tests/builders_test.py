@@ -408,6 +408,17 @@ def test_damage_on_disk_is_found_and_named(reversed_pairs, tmp_path):
   assert _one_line(caught).startswith(f"{tmp_path / 'reverse'} cannot be read (")
 
 
+def test_a_prepared_folder_that_was_emptied_is_named(reversed_pairs, tmp_path):
+  root = tmp_path / "data"
+  shutil.copytree(reversed_pairs, root)
+  folder = catalog.prepare("reverse", root)
+  for path in folder.iterdir():
+    path.unlink()
+  with pytest.raises(DataError, match="cannot be read .*; delete that folder") as caught:
+    catalog.load("reverse", "train", root)
+  assert str(folder) in _one_line(caught)
+
+
 def test_a_corpus_has_as_many_targets_as_sources():
   with pytest.raises(ValueError, match=r"differ in number: \[2, 1\]"):
     Corpus(("a", "b"), ("a",))

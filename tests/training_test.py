@@ -2,9 +2,11 @@
 
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,13 +18,14 @@ import numpy as np
 import optax
 import pytest
 
-from attn import configs, training
+from attn import configs, training, workdirs
 from attn.data import catalog
 from attn.data.config import DataConfig
 from attn.data.vocabulary import EOS, PAD
 from attn.decoding.config import SearchConfig
 from attn.models import ModelConfig
 from attn.training import OptimizerConfig, TrainConfig, metrics, objective, optimizers, state
+from attn.training.interrupts import Interrupts
 
 MODEL = ModelConfig(
   source_vocabulary=17,
@@ -146,7 +149,13 @@ def test_adadelta_takes_zeilers_first_step():
   [
     (lambda: OptimizerConfig(clip_norm=0.0), "clip_norm is 0.0"),
     (lambda: OptimizerConfig(learning_rate=-1.0), "learning_rate is -1.0"),
+    (lambda: OptimizerConfig(warmup=-1), "warmup is -1"),
+    (lambda: OptimizerConfig(rho=0.0), "rho is 0.0"),
+    (lambda: OptimizerConfig(rho=1.0), "rho is 1.0"),
     (lambda: TrainConfig(steps=0), "steps is 0"),
+    (lambda: TrainConfig(seed=-1), "seed is -1"),
+    (lambda: TrainConfig(seed=2**32), "seed is 4294967296"),
+    (lambda: SearchConfig(alpha=-0.5), "alpha is -0.5"),
     (lambda: SearchConfig(beam=0), "beam is 0"),
     (lambda: SearchConfig(extra=0), "extra 0"),
   ],
@@ -166,6 +175,20 @@ def test_an_update_that_is_not_finite_leaves_the_state_as_it_was(bad):
   after, reported = state.update(MODEL, config, 10, broken, one_batch(), jax.random.key(1))
   assert not np.isfinite(reported.loss)
   jax.tree.map(np.testing.assert_array_equal, before, jax.device_get(after))
+
+
+def test_an_update_that_makes_parameters_infinite_leaves_the_state_as_it_was():
+  config = OptimizerConfig(learning_rate=3e38, decay="none")
+  fresh = state.create(MODEL, config, 10, jax.random.key(0))
+  huge = jax.tree.map(lambda leaf: leaf * jnp.float32(1e38), fresh.optimizer)
+  before = jax.device_get(fresh)
+  after, reported = state.update(
+    MODEL, config, 10, fresh._replace(optimizer=huge), one_batch(), jax.random.key(1)
+  )
+  assert np.isfinite(reported.loss) and np.isfinite(reported.gradient_norm)
+  assert not np.isfinite(reported.parameter_norm)
+  jax.tree.map(np.testing.assert_array_equal, before.params, jax.device_get(after.params))
+  assert after.step == 0
 
 
 def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(data_dir, tmp_path):
@@ -305,6 +328,79 @@ def test_a_vocabulary_too_small_for_the_data_is_refused(data_dir, tmp_path):
   config = configs.override(small(data_dir), {"model.source_vocabulary": 9})
   with pytest.raises(configs.ConfigError, match="model.source_vocabulary is 9.*24 symbols"):
     training.train(config, tmp_path)
+  assert not (tmp_path / "config.json").exists()  # which would refuse the corrected command
+
+
+def test_a_folder_in_which_another_process_trains_is_refused(data_dir, tmp_path):
+  with workdirs.held(tmp_path):
+    with pytest.raises(configs.ConfigError, match="^another process is training in .*--workdir$"):
+      training.train(small(data_dir), tmp_path)
+  with workdirs.held(tmp_path):  # free again
+    pass
+
+
+def test_a_finished_run_needs_no_data(finished, tmp_path):
+  folder, config, trained = finished
+  moved = tmp_path / "data_dir"
+  copy = shutil.copytree(folder, tmp_path / "run")
+  config = configs.override(config, {"data.data_dir": str(moved)})
+  (copy / "config.json").write_text(json.dumps(configs.to_dict(config)))
+  assert training.train(config, copy).source == trained.source
+  assert not moved.exists()
+
+
+def unfinished(finished, folder):
+  """A copy of the finished run, gone back to the checkpoint before its last."""
+  shutil.copytree(finished[0], folder)
+  shutil.rmtree(folder / "checkpoints" / "60")
+  return folder
+
+
+def test_a_run_goes_on_only_with_the_symbols_that_it_began_with(finished, tmp_path):
+  folder = unfinished(finished, tmp_path / "run")
+  path = folder / "target.vocabulary.json"
+  path.write_text(path.read_text().replace('"a"', '"A"'))
+  before = path.read_bytes()
+  with pytest.raises(configs.ConfigError, match="trained on another target vocabulary"):
+    training.train(finished[1], folder)
+  assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  ("name", "error", "message"),
+  [
+    ("checkpoints/60/state/manifest.ocdbt", training.TrainingError, "step 60 .* delete .*/60 to"),
+    ("checkpoints/60/record/metadata", training.TrainingError, "step 60 .* delete .*/60 to go on"),
+    ("source.vocabulary.json", configs.ConfigError, "not a vocabulary .*another --workdir"),
+    ("config.json", configs.ConfigError, "is no JSON: give another --workdir"),
+  ],
+)
+def test_a_file_cut_short_is_one_line_that_says_what_to_do(
+  finished, tmp_path, name, error, message
+):
+  folder = shutil.copytree(finished[0], tmp_path / "run")
+  os.truncate(folder / name, (folder / name).stat().st_size // 2)
+  for use in (training.load, lambda folder: training.train(finished[1], folder)):
+    with pytest.raises(error, match=message) as caught:
+      use(folder)
+    assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_without_its_newest_checkpoint_a_run_goes_on_from_the_one_before(finished, tmp_path):
+  folder = unfinished(finished, tmp_path / "run")
+  training.train(finished[1], folder)
+  assert_same_run(folder, finished[0])
+
+
+def test_pairs_too_long_for_training_are_counted_on_stderr(data_dir, tmp_path, capsys):
+  config = small(data_dir, steps=1, validate_every=None)
+  config = configs.override(config, {"data.bucket_edges": (13,)})
+  training.train(config, tmp_path)
+  (line,) = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+  corpus = catalog.load("reverse", "train", data_dir, 499)
+  long = sum(len(text.split()) + 1 > 13 for text in corpus.sources)
+  assert 0 < long < 499
+  assert line == f"train: {long} of 499 pairs are longer than 13 symbols, EOS counted, and left out"
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
@@ -332,3 +428,36 @@ def test_metrics_beyond_the_checkpoint_and_a_torn_last_line_are_dropped(tmp_path
   file.write(8, loss=1.0)
   file.close()
   assert metrics.read_metrics(path) == [{"step": 4, "loss": 1.5}, {"step": 8, "loss": 1.0}]
+
+
+@pytest.mark.parametrize("line", ['{"step": 8, "lo', "[8]", '{"loss": 1.25}', "\x00"])
+def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(tmp_path, line):
+  path = tmp_path / "metrics.jsonl"
+  path.write_text(f'{{"step": 4}}\n{line}\n{{"step": 12}}\n')
+  before = path.read_bytes()
+  with pytest.raises(training.TrainingError, match=r"metrics.jsonl: line 2 is no JSON object"):
+    metrics.MetricsFile(path, 12)
+  assert path.read_bytes() == before
+
+
+def test_metrics_survive_a_kill_while_they_are_written_anew(tmp_path, monkeypatch):
+  path = tmp_path / "metrics.jsonl"
+  path.write_text('{"step": 4}\n{"step": 8}\n')
+
+  def fail(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(os, "replace", fail)
+  with pytest.raises(OSError):
+    metrics.MetricsFile(path, 4)
+  assert path.read_text() == '{"step": 4}\n{"step": 8}\n'
+
+
+def test_the_same_signal_twice_stops_at_once_and_the_other_one_does_not():
+  with pytest.raises(KeyboardInterrupt):
+    with Interrupts() as stop:
+      signal.raise_signal(signal.SIGINT)
+      signal.raise_signal(signal.SIGTERM)
+      assert stop.asked == signal.SIGINT
+      signal.raise_signal(signal.SIGTERM)
+      pytest.fail("the second SIGTERM must stop")

@@ -122,7 +122,7 @@ def load(
   folder = prepare(name, data_dir)
   try:
     return _read(_builder(_entry(name), pathlib.Path(data_dir)), split, limit)
-  except (OSError, RuntimeError, ValueError) as error:
+  except (OSError, RuntimeError, ValueError, LookupError) as error:
     raise _damaged(folder, error) from error
 
 
@@ -208,5 +208,7 @@ def _damaged(folder: pathlib.Path, error: Exception) -> DataError:
 
 
 def _first_line(error: Exception) -> str:
-  lines = str(error).splitlines()
+  # A KeyError shows its message quoted, ends of lines and all.
+  text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+  lines = text.splitlines()
   return lines[0] if lines else type(error).__name__

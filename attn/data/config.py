@@ -15,9 +15,9 @@ class DataConfig:
     limit: use only the first so many training pairs of the prepared order, which TFDS has
       shuffled once and for all; None uses all.
     batch_size: rows of every batch.
-    bucket_edges: lengths that batches are padded to, ascending. A pair belongs to the first edge
-      that holds its longer side, EOS counted, and both sides are padded to it; training leaves
-      out pairs beyond the last edge.
+    bucket_edges: lengths that batches are padded to, ascending from 2 (a symbol and EOS) on. A
+      pair belongs to the first edge that holds its longer side, EOS counted, and both sides are
+      padded to it; training leaves out pairs beyond the last edge.
   """
 
   name: str = "g2p"
@@ -33,5 +33,5 @@ class DataConfig:
     if self.batch_size < 1:
       raise ConfigError(f"batch_size must be at least 1, not {self.batch_size}")
     edges = self.bucket_edges
-    if not edges or edges[0] < 1 or list(edges) != sorted(set(edges)):
-      raise ConfigError(f"bucket_edges must be ascending lengths from 1 on, not {edges}")
+    if not edges or edges[0] < 2 or list(edges) != sorted(set(edges)):
+      raise ConfigError(f"bucket_edges must be ascending lengths from 2 on, not {edges}")

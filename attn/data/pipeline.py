@@ -15,6 +15,7 @@ import grain
 import numpy as np
 
 from attn.data.catalog import Corpus
+from attn.data.errors import DataError
 from attn.data.vocabulary import EOS, PAD, Vocabulary
 
 Batch = dict[str, np.ndarray]
@@ -137,7 +138,8 @@ def training_batches(
     shards: the number of processes that share each batch.
 
   Raises:
-    ValueError: no pair fits the last edge, or a batch cannot be shared evenly.
+    DataError: no pair fits the last edge.
+    ValueError: a batch cannot be shared evenly.
   """
   if batch_size % shards or not 0 <= shard < shards:
     raise ValueError(f"a batch of {batch_size} rows has no shard {shard} of {shards} equal ones")
@@ -219,8 +221,8 @@ class _Epochs:
     self._batch_size, self._edges = batch_size, edges
     self._kept = np.flatnonzero(self._lengths <= edges[-1])
     if not len(self._kept):
-      raise ValueError(
-        f"none of {len(store)} training pairs is at most {edges[-1]} symbols long, EOS counted:"
+      raise DataError(
+        f"none of {len(store):,} training pairs is at most {edges[-1]} symbols long, EOS counted:"
         " raise the last of bucket_edges"
       )
     self.batches = -(-len(self._kept) // batch_size)

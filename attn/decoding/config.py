@@ -21,9 +21,11 @@ class SearchConfig:
   extra: int = 10
 
   def __post_init__(self) -> None:
-    """Raises ValueError for a beam below 1, or limits that leave no room for a symbol."""
+    """Raises ValueError for a beam below 1, an alpha below 0, or limits without room."""
     if self.beam < 1:
       raise ValueError(f"beam is {self.beam}; it must be at least 1 (1 is greedy search)")
+    if self.alpha < 0:  # the bound that ends the search would not hold
+      raise ValueError(f"alpha is {self.alpha}; it must not be negative")
     if self.ratio < 0 or self.extra < 1:
       raise ValueError(f"ratio {self.ratio} must not be negative, extra {self.extra} not below 1")
 

@@ -1,7 +1,8 @@
 """Training: objective, optimizers, one loop, checkpoints, metrics."""
 
 from attn.training.config import OptimizerConfig, TrainConfig
-from attn.training.loop import TrainingError, train
+from attn.training.errors import TrainingError
+from attn.training.loop import train
 from attn.training.scoring import evaluate
 from attn.training.workdir import Trained, load
 

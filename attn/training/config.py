@@ -31,10 +31,14 @@ class OptimizerConfig:
   epsilon: float = 1e-8
 
   def __post_init__(self) -> None:
-    """Raises ValueError for a clip norm or a rate that is not positive."""
+    """Raises ValueError for a rate, norm or decay outside what it can be."""
     for name in ("clip_norm", "learning_rate", "epsilon"):
       if getattr(self, name) <= 0:
         raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
+    if self.warmup < 0:
+      raise ValueError(f"warmup is {self.warmup}; it must not be negative")
+    if not 0 < self.rho < 1:
+      raise ValueError(f"rho is {self.rho}; it must lie between 0 and 1")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +68,11 @@ class TrainConfig:
   checkpoint_every: int = 1000
 
   def __post_init__(self) -> None:
-    """Raises ValueError for a count below 1."""
+    """Raises ValueError for a count below 1, or a seed that does not fit 32 bits."""
     for name in ("steps", "log_every", "validate_every", "checkpoint_every"):
       count = getattr(self, name)
       if count is not None and count < 1:
         raise ValueError(f"{name} is {count}; it must be at least 1")
+    # jax would take another's lower half for its own, and with it give the same run.
+    if not 0 <= self.seed < 2**32:
+      raise ValueError(f"seed is {self.seed}; it must lie from 0 to {2**32 - 1}")

@@ -7,16 +7,22 @@ from typing import Self
 
 
 class Interrupts:
-  """While active, the first SIGINT or SIGTERM only sets `asked`; a second one stops at once."""
+  """While active, the first SIGINT or SIGTERM only sets `asked`; the same again stops at once.
+
+  The other of the two does not: a terminal's Ctrl-C reaches a process and its parent, which may
+  then terminate it.
+  """
 
   def __init__(self) -> None:
     """Not active before `with`."""
     self.asked: int | None = None
+    self._seen: set[int] = set()
 
   def _ask(self, number: int, _: FrameType | None) -> None:
-    if self.asked is not None:
+    if number in self._seen:
       raise KeyboardInterrupt
-    self.asked = number
+    self._seen.add(number)
+    self.asked = self.asked or number
 
   def __enter__(self) -> Self:
     """Takes over both signals; only a program's main thread may, elsewhere nothing changes."""

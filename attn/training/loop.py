@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -15,15 +16,12 @@ from attn.data.vocabulary import Vocabulary
 from attn.training import objective, state, workdir
 from attn.training.checkpoints import Checkpoints
 from attn.training.config import TrainConfig
+from attn.training.errors import TrainingError
 from attn.training.interrupts import Interrupts
 from attn.training.metrics import MetricsFile
 from attn.training.progress import Progress
 from attn.training.state import StepMetrics, TrainState
 from attn.training.workdir import Trained
-
-
-class TrainingError(RuntimeError):
-  """Training cannot go on; the message says where it stopped and why."""
 
 
 @dataclasses.dataclass
@@ -47,8 +45,9 @@ def train(config: TrainConfig, folder: str | os.PathLike[str], *, label: str = "
 
   The folder holds `config.json`, both vocabularies, `checkpoints/` and `metrics.jsonl`, whose
   lines have `step`, mean `loss` a symbol (nats), mean `gradient_norm` and `symbols_per_second`,
-  or `step` and `dev_loss`. A finished run returns at once. Ctrl-C and SIGTERM end it after the
-  update in hand with a checkpoint, so that nothing is lost.
+  or `step` and `dev_loss`. A finished run returns at once; one that fails before its first update
+  leaves the folder to whoever comes next. One process at a time may train in it. Ctrl-C and SIGTERM
+  end it after the update in hand with a checkpoint, so that nothing is lost.
 
   Args:
     config: the run.
@@ -56,31 +55,54 @@ def train(config: TrainConfig, folder: str | os.PathLike[str], *, label: str = "
     label: what its progress is called.
 
   Raises:
-    ConfigError: the folder belongs to another configuration.
+    ConfigError: the folder belongs to another configuration, other data or a process at work.
     DataError: the data cannot be had.
-    TrainingError: the loss or a gradient is not finite.
+    TrainingError: the loss, a gradient or a parameter is not finite, or a checkpoint is damaged.
   """
   folder = pathlib.Path(folder)
-  workdirs.claim(folder, config)
-  data = config.data
+  if workdirs.refuse_another(folder, config) and _finished(folder, config):
+    return workdir.load(folder)
+  with workdirs.held(folder):
+    return _train(config, folder, label)
+
+
+def _finished(folder: pathlib.Path, config: TrainConfig) -> bool:
+  if not (folder / "checkpoints").exists():
+    return False
+  with Checkpoints(folder / "checkpoints") as checkpoints:
+    return checkpoints.latest == config.steps
+
+
+def _train(config: TrainConfig, folder: pathlib.Path, label: str) -> Trained:
+  asked, data = config, config.data
   train_corpus = catalog.load(data.name, "train", data.data_dir, data.limit)
+  dev_corpus = catalog.load(data.name, "dev", data.data_dir)
   source_level, target_level = catalog.levels(data.name)
   source = Vocabulary.build(train_corpus.sources, source_level)
   target = Vocabulary.build(train_corpus.targets, target_level)
-  workdir.keep_vocabularies(folder, source, target)
   config = workdir.resolve(config, source, target)
+  store = pipeline.TokenStore.encode(train_corpus, source, target)
+  dev = pipeline.TokenStore.encode(dev_corpus, source, target)
+  batches = pipeline.training_batches(
+    store, batch_size=data.batch_size, edges=data.bucket_edges, seed=config.seed
+  )
+  if dropped := pipeline.dropped_pairs(store, data.bucket_edges):
+    print(
+      f"{label}: {dropped:,} of {len(store):,} pairs are longer than {data.bucket_edges[-1]}"
+      " symbols, EOS counted, and left out",
+      file=sys.stderr,
+    )
   root = jax.random.key(config.seed)
   initial = state.create(config.model, config.optimizer, config.steps, root)
 
+  workdirs.claim(folder, asked)  # only now: what has failed by here leaves the folder free
   with Checkpoints(folder / "checkpoints") as checkpoints:
+    if checkpoints.latest is None:
+      workdir.keep_vocabularies(folder, source, target)
+    else:
+      workdir.refuse_other_symbols(folder, source, target)
     run = _Run(config, folder, checkpoints, initial, root)
-    if run.step < config.steps:
-      dev_corpus = catalog.load(data.name, "dev", data.data_dir)
-      run.go(
-        pipeline.TokenStore.encode(train_corpus, source, target),
-        pipeline.TokenStore.encode(dev_corpus, source, target),
-        label,
-      )
+    run.go(batches, dev, label)
     return Trained(run.state.params, config, source, target, run.step)
 
 
@@ -104,16 +126,12 @@ class _Run:
       self.step, self.position = latest, record["data"]
       self.window = _Window(**record["window"])
 
-  def go(self, train: pipeline.TokenStore, dev: pipeline.TokenStore, label: str) -> None:
-    config, data = self.config, self.config.data
-    batches = pipeline.training_batches(
-      train, batch_size=data.batch_size, edges=data.bucket_edges, seed=config.seed
-    )
+  def go(self, batches: Any, dev: pipeline.TokenStore, label: str) -> None:
     if self.position is not None:
       batches.set_state(self.position)
     metrics = MetricsFile(self.folder / "metrics.jsonl", self.step)
     try:
-      with Interrupts() as stop, Progress(label, config.steps, self.step) as progress:
+      with Interrupts() as stop, Progress(label, self.config.steps, self.step) as progress:
         self._loop(batches, dev, metrics, progress, stop)
     finally:
       metrics.close()
@@ -162,13 +180,14 @@ class _Run:
     return loss
 
   def _check(self, reported: StepMetrics) -> None:
-    if np.isfinite(reported.loss) and np.isfinite(reported.gradient_norm):
+    if all(map(np.isfinite, (reported.loss, reported.gradient_norm, reported.parameter_norm))):
       return
     latest = self.checkpoints.latest
     kept = "no checkpoint yet" if latest is None else f"last good checkpoint: step {latest}"
     raise TrainingError(
       f"step {self.step}: loss {float(reported.loss):.4g}, gradient norm"
-      f" {float(reported.gradient_norm):.4g}; {kept}; largest parameter norms:"
+      f" {float(reported.gradient_norm):.4g}, norm of the updated parameters"
+      f" {float(reported.parameter_norm):.4g}; {kept}; largest parameter norms:"
       f" {objective.largest_norms(self.state.params)}; try a lower optimizer.learning_rate or"
       " optimizer.clip_norm in a new workdir"
     )

@@ -1,8 +1,11 @@
 """`metrics.jsonl`: one JSON object a line, in step order, consistent with the checkpoint."""
 
 import json
+import os
 import pathlib
 from typing import Any
+
+from attn.training.errors import TrainingError
 
 
 class MetricsFile:
@@ -13,11 +16,17 @@ class MetricsFile:
   """
 
   def __init__(self, path: pathlib.Path, step: int):
-    """Opens `path` for a run that has done `step` updates."""
+    """Opens `path` for a run that has done `step` updates.
+
+    Raises:
+      TrainingError: a line is damaged.
+    """
     kept = [line for line in read_metrics(path) if line["step"] <= step] if path.exists() else []
-    self._file = path.open("w", encoding="utf-8")
-    self._file.writelines(json.dumps(line) + "\n" for line in kept)
-    self._file.flush()
+    # In one piece: a kill or a full disk between two lines must not lose those that follow.
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+    os.replace(temporary, path)
+    self._file = path.open("a", encoding="utf-8")
 
   def write(self, step: int, **values: float | int) -> None:
     """Adds one line."""
@@ -30,6 +39,22 @@ class MetricsFile:
 
 
 def read_metrics(path: pathlib.Path) -> list[dict[str, Any]]:
-  """All whole lines of a metrics file; one cut off by a kill is left out."""
-  text = path.read_text(encoding="utf-8")
-  return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+  """All whole lines of a metrics file; one cut off by a kill is left out.
+
+  Raises:
+    TrainingError: a whole line is damaged.
+  """
+  return [_parse(path, i, line) for i, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1)]
+
+
+def _parse(path: pathlib.Path, number: int, line: bytes) -> dict[str, Any]:
+  try:
+    row = json.loads(line)
+  except ValueError:
+    row = None
+  if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+    raise TrainingError(
+      f"{path}: line {number} is no JSON object with a step: delete that line, or give another"
+      " --workdir"
+    )
+  return row

@@ -36,11 +36,13 @@ class StepMetrics(NamedTuple):
     loss: mean over the batch's real symbols, nats.
     symbols: how many those are.
     gradient_norm: before clipping.
+    parameter_norm: after the update, whether or not it was kept.
   """
 
   loss: Float[Array, ""]
   symbols: Int[Array, ""]
   gradient_norm: Float[Array, ""]
+  parameter_norm: Float[Array, ""]
 
 
 @functools.partial(jax.jit, static_argnames=("model", "optimizer", "steps"))
@@ -63,7 +65,8 @@ def update(
 ) -> tuple[TrainState, StepMetrics]:
   """One update. Compiled once for each shape of `batch`, whatever the seed.
 
-  A loss or gradient that is not finite leaves the state as it was, for the loop to report.
+  A loss, gradient or new parameter that is not finite leaves the state as it was, for the
+  loop to report.
   """
   dropout = jax.random.fold_in(rng, state.step) if model.dropout else None
   (loss, symbols), gradients = jax.value_and_grad(objective.mean_loss, has_aux=True)(
@@ -74,9 +77,10 @@ def update(
     gradients, state.optimizer, state.params
   )
   new = TrainState(optax.apply_updates(state.params, updates), moments, state.step + 1)
-  finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+  size = optax.tree.norm(new.params)
+  finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(size)
   state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
-  return state, StepMetrics(loss, symbols, norm)
+  return state, StepMetrics(loss, symbols, norm, size)
 
 
 @functools.partial(jax.jit, static_argnames="model")

@@ -1,13 +1,12 @@
 """A run's folder: its configuration, vocabularies and checkpoints, and how they come back."""
 
-import json
 import os
 import pathlib
 from typing import NamedTuple
 
 import jax
 
-from attn import configs
+from attn import configs, workdirs
 from attn.data.vocabulary import Vocabulary
 from attn.models.functional import Params
 from attn.training import state
@@ -39,6 +38,40 @@ def keep_vocabularies(workdir: pathlib.Path, source: Vocabulary, target: Vocabul
   target.save(workdir / "target.vocabulary.json")
 
 
+def saved_vocabularies(workdir: pathlib.Path) -> tuple[Vocabulary, Vocabulary]:
+  """Both vocabularies that the run's checkpoints belong to.
+
+  Raises:
+    ConfigError: one is missing or damaged.
+  """
+  advice = "put it back, or train again in another --workdir"
+  vocabularies = []
+  for side in ("source", "target"):
+    path = workdir / f"{side}.vocabulary.json"
+    try:
+      vocabularies.append(Vocabulary.load(path))
+    except FileNotFoundError:
+      raise configs.ConfigError(f"{path} is missing: {advice}") from None
+    except ValueError as error:
+      raise configs.ConfigError(f"{error}: {advice}") from error
+  return vocabularies[0], vocabularies[1]
+
+
+def refuse_other_symbols(workdir: pathlib.Path, source: Vocabulary, target: Vocabulary) -> None:
+  """Makes sure that a run with checkpoints goes on with the symbols that it began with.
+
+  Raises:
+    ConfigError: the data's vocabularies are not those saved.
+  """
+  pairs = zip(("source", "target"), saved_vocabularies(workdir), (source, target), strict=True)
+  for side, saved, now in pairs:
+    if saved != now:
+      raise configs.ConfigError(
+        f"{workdir} was trained on another {side} vocabulary ({len(saved)} symbols) than the data"
+        f" has now ({len(now)}): give the data.data_dir of that run, or another --workdir"
+      )
+
+
 def resolve(config: TrainConfig, source: Vocabulary, target: Vocabulary) -> TrainConfig:
   """The configuration with the data's vocabulary sizes where it says None.
 
@@ -63,19 +96,21 @@ def load(workdir: str | os.PathLike[str]) -> Trained:
 
   Raises:
     FileNotFoundError: the folder holds no run, or no checkpoint yet.
+    ConfigError: its configuration or a vocabulary is damaged.
+    TrainingError: its newest checkpoint is damaged.
   """
   folder = pathlib.Path(workdir)
   if not (folder / "config.json").exists():
     raise FileNotFoundError(f"{folder} holds no trained model: run launch.train there first")
-  config = configs.from_dict(
-    TrainConfig, json.loads((folder / "config.json").read_text(encoding="utf-8"))
-  )
+  try:
+    config = configs.from_dict(TrainConfig, workdirs.saved_config(folder))
+  except configs.ConfigError as error:
+    raise configs.ConfigError(f"{folder} cannot be loaded: {error}") from None
   with Checkpoints(folder / "checkpoints") as checkpoints:
     step = checkpoints.latest
     if step is None:
       raise FileNotFoundError(f"{folder} has no checkpoint yet: its training has to go on first")
-    source = Vocabulary.load(folder / "source.vocabulary.json")
-    target = Vocabulary.load(folder / "target.vocabulary.json")
+    source, target = saved_vocabularies(folder)
     config = resolve(config, source, target)
     like = jax.eval_shape(
       lambda rng: state.create(config.model, config.optimizer, config.steps, rng),
