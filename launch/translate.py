@@ -4,9 +4,9 @@ Examples:
   echo attention | python -m launch.translate --workdir=runs/rnnsearch_laptop-g2p
   python -m launch.translate --workdir=RUN --input=words.txt --output=phonemes.txt
 
-Only a newline ends a line, and an empty line stays empty. Text is UTF-8. Lines are answered as they
-come, so the command works between pipes. Warnings go to standard error. An output file appears when
-it is whole.
+Only a newline ends a line, with a carriage return right before it or without, and an empty line
+stays empty. Text is UTF-8. Lines are answered as they come, so the command works between pipes.
+Warnings go to standard error. An output file appears when it is whole.
 """
 
 import contextlib
@@ -22,7 +22,8 @@ from launch import flags, resolve
 
 FLAGS = flags.define("workdir", "input", "output")
 
-Translator = Callable[[list[str]], list[str]]
+# From lines and their numbers in the input to translations.
+Translator = Callable[[list[str], list[int]], list[str]]
 
 _LINES = 1024  # most lines translated at once
 _BYTES = 1 << 16
@@ -55,19 +56,23 @@ def translator(workdir: pathlib.Path) -> Translator:
   except FileNotFoundError as error:
     raise flags.UserError(str(error)) from None
   model, search = trained.config.model, trained.config.search
+  edges = trained.config.data.bucket_edges
 
-  def translated(lines: list[str]) -> list[str]:
+  def translated(lines: list[str], numbers: list[int]) -> list[str]:
     sources = [trained.source.encode(line) for line in lines]
     unknown = sum(ids.count(UNK) for ids in sources)
     if unknown:
       _warn(f"{unknown} symbols of the input are none that the model was trained on")
+    for number, ids in zip(numbers, sources, strict=True):
+      if len(ids) >= edges[-1]:
+        _warn(f"line {number} has {len(ids)} symbols, more than any the model was trained on")
     found = translation.translate(
       model,
       trained.params,
       sources,
       search,
       symbols=len(trained.target),
-      edges=trained.config.data.bucket_edges,
+      edges=edges,
     )
     if cut := sum(not one.finished for one in found):
       _warn(f"{cut} translations were cut at the longest length allowed")
@@ -80,9 +85,9 @@ def translate(source: BinaryIO, sink: BinaryIO, answers: Translator) -> None:
   """Writes the translation of each line of `source` to `sink`, in order and as lines come in."""
   done = 0
   for lines in chunks(source):
-    texts = [_decoded(line, done + i) for i, line in enumerate(lines, 1)]
-    asked = [text for text in texts if text]
-    answered = answers(asked) if asked else []
+    texts = [_decoded(line.removesuffix(b"\r"), done + i) for i, line in enumerate(lines, 1)]
+    asked = {done + i: text for i, text in enumerate(texts, 1) if text}
+    answered = answers(list(asked.values()), list(asked)) if asked else []
     if len(answered) != len(asked) or any("\n" in answer for answer in answered):
       raise RuntimeError(f"{len(asked)} lines were not answered by as many lines")
     rest = iter(answered)

@@ -579,7 +579,8 @@ def upper(lines):
 
 def translated(data, answers=upper):
   sink = io.BytesIO()
-  translate.translate(io.BufferedReader(io.BytesIO(data)), sink, answers)
+  reader = io.BufferedReader(io.BytesIO(data))
+  translate.translate(reader, sink, lambda lines, numbers: answers(lines))
   return sink.getvalue()
 
 
@@ -591,13 +592,25 @@ def translated(data, answers=upper):
     (b"a", b"A\n"),
     (b"\n\na\n\n", b"\n\nA\n\n"),
     (b" \n", b" \n"),
-    ("a\rb\r\nc\x0bd\x0ce\x1cf\x85g\u2028h\n".encode(), "A\rB\r\nC\x0bD\x0cE\x1cF\x85G\u2028H\n"),
+    (b"a\r\n\r\nb\r", b"A\n\nB\n"),
+    ("a\rb\r\nc\x0bd\x0ce\x1cf\x85g\u2028h\n".encode(), "A\rB\nC\x0bD\x0cE\x1cF\x85G\u2028H\n"),
     ("\u00e9t\u00e9\n".encode(), "\u00c9T\u00c9\n"),
   ],
 )
 def test_one_line_in_one_line_out(data, expected):
   expected = expected if isinstance(expected, bytes) else expected.encode()
   assert translated(data) == expected
+
+
+def test_lines_keep_their_numbers_across_empty_ones():
+  numbered = []
+
+  def answers(lines, numbers):
+    numbered.extend(zip(lines, numbers, strict=True))
+    return lines
+
+  translate.translate(io.BufferedReader(io.BytesIO(b"\na\n\nb\n")), io.BytesIO(), answers)
+  assert numbered == [("a", 2), ("b", 4)]
 
 
 def test_long_input_in_chunks():
@@ -883,11 +896,12 @@ def test_train_evaluate_translate_and_sweep_of_the_real_attn(tmp_path):
   done = subprocess.run(
     [sys.executable, "-m", "launch.translate", f"--workdir={run}"],
     cwd=ROOT,
-    input=b"a b c\n\nwith\tunknown \r symbols\nc",
+    input="a b c\n\nwith\tunknown \r symbols\n\u2028 \x0c \x85 a\r\nc".encode(),
+    env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},  # DAT-01: whatever the locale.
     capture_output=True,
   )
   assert done.returncode == 0, done.stderr
-  assert done.stdout.count(b"\n") == 4 and done.stdout.split(b"\n")[1] == b""
+  assert done.stdout.count(b"\n") == 5 and done.stdout.split(b"\n")[1] == b""
   assert b"none that the model was trained on" in done.stderr
   grid = ("--grid=steps=1,2", f"--workdir={tmp_path}/sweep")
   done = subprocess.run(
