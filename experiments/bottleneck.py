@@ -99,7 +99,7 @@ class Config:
   """
 
   g2p: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=1500
+    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=1200
   )
   reverse: TrainConfig = dataclasses.replace(
     _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=700

@@ -19,12 +19,22 @@ import optax
 import pytest
 
 from attn import configs, training, workdirs
-from attn.data import catalog
+from attn.data import catalog, pipeline
 from attn.data.config import DataConfig
-from attn.data.vocabulary import EOS, PAD
+from attn.data.vocabulary import BOS, EOS, PAD
 from attn.decoding.config import SearchConfig
 from attn.models import ModelConfig
-from attn.training import OptimizerConfig, TrainConfig, metrics, objective, optimizers, state
+from attn.training import (
+  OptimizerConfig,
+  TrainConfig,
+  checkpoints,
+  loop,
+  metrics,
+  objective,
+  optimizers,
+  scoring,
+  state,
+)
 from attn.training.interrupts import Interrupts
 
 MODEL = ModelConfig(
@@ -113,6 +123,35 @@ def test_what_stands_in_padding_changes_neither_loss_nor_gradient():
   jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
+def test_the_decoder_reads_what_came_before_each_label_in_short_rows_too():
+  """TRN-01: of [5, 6] and [7] it reads BOS 5 6 and BOS 7, EOS is a label, and no pad counts."""
+  params = state.create(MODEL, OptimizerConfig(), 10, jax.random.key(0)).params
+  batch = {
+    "source": np.array([[5, EOS, PAD], [7, 9, EOS]], np.int32),
+    "source_length": np.array([2, 3], np.int32),
+    "target": np.array([[5, 6, EOS], [7, EOS, PAD]], np.int32),
+    "target_length": np.array([3, 2], np.int32),
+  }
+  grad = jax.jit(jax.value_and_grad(objective.mean_loss, has_aux=True), static_argnums=1)
+  (_, symbols), gradient = grad(params, MODEL, batch)
+  assert symbols == 5
+  read = np.flatnonzero(np.asarray(gradient["target"]).any(axis=1))
+  assert read.tolist() == [BOS, 5, 6, 7]
+
+
+def test_mean_losses_of_parts_weigh_by_their_symbols():
+  """TRN-02: however a split is batched."""
+  params = state.create(MODEL, OptimizerConfig(), 10, jax.random.key(0)).params
+  rng = np.random.default_rng(2)
+  rows = [(rng.integers(4, 17, n).tolist(), rng.integers(4, 19, n).tolist()) for n in range(11)]
+  store = pipeline.TokenStore.from_ids(*zip(*rows, strict=True), source_size=17, target_size=19)
+  losses = []
+  for batch_size, edges in ((13, (11,)), (3, (5, 7)), (1, (2, 3, 5))):
+    data = DataConfig(batch_size=batch_size, bucket_edges=edges)
+    losses.append(loop.mean_loss(TrainConfig(model=MODEL, data=data), params, store))
+  np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
+
+
 def test_schedule_warms_up_and_falls_to_zero():
   rate = optimizers.schedule(OptimizerConfig(learning_rate=2.0, warmup=10), 110)
   np.testing.assert_allclose(
@@ -127,9 +166,10 @@ def test_schedule_warms_up_and_falls_to_zero():
   [([3.0, 4.0], [3.0, 4.0]), ([30.0, 40.0], [3.0, 4.0]), ([0.0, 0.0], [0.0, 0.0])],
 )
 def test_clipping_scales_to_the_norm(gradient, expected):
-  clip = optax.clip_by_global_norm(5.0)
-  clipped, _ = clip.update(jnp.array(gradient), clip.init(jnp.zeros(2)))
-  np.testing.assert_allclose(clipped, expected, rtol=1e-6)
+  """TRN-04; adam's first average holds a tenth of the gradient that it was given."""
+  transform = optimizers.build(OptimizerConfig(clip_norm=5.0), 10)
+  _, after = transform.update(jnp.array(gradient), transform.init(jnp.zeros(2)))
+  np.testing.assert_allclose(10 * optax.tree.get(after, "mu"), expected, rtol=1e-6)
 
 
 def test_adadelta_takes_zeilers_first_step():
@@ -290,12 +330,93 @@ def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
   assert_same_run(killed, whole)
 
 
+def fresh_state(seed=0):
+  return state.create(MODEL, OptimizerConfig(warmup=2), 10, jax.random.key(seed))
+
+
+def test_the_newest_checkpoint_is_that_of_the_largest_step_and_two_are_kept(tmp_path):
+  """TRN-06: steps are numbers, not texts."""
+  with checkpoints.Checkpoints(tmp_path) as kept:
+    assert kept.latest is None
+    for step in (900, 9000, 10_000):
+      kept.save(step, fresh_state(), {"step": step})
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["10000", "9000"]
+  with checkpoints.Checkpoints(tmp_path) as again:
+    assert again.latest == 10_000
+    assert again.restore(10_000, fresh_state())[1] == {"step": 10_000}
+
+
+SAVE_SHARDED = """
+import pathlib, sys
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from attn.models import ModelConfig
+from attn.training import OptimizerConfig, checkpoints, state
+model = eval(sys.argv[1])
+fresh = state.create(model, OptimizerConfig(warmup=2), 10, jax.random.key(0))
+mesh = Mesh(jax.devices(), ("d",))
+assert mesh.size == 7
+def spread(leaf):
+  axes = [axis for axis, size in enumerate(leaf.shape) if size % 7 == 0][:1]
+  spec = ["d" if axis in axes else None for axis in range(leaf.ndim)]
+  return jax.device_put(leaf, NamedSharding(mesh, PartitionSpec(*spec)))
+with checkpoints.Checkpoints(pathlib.Path(sys.argv[2])) as kept:
+  kept.save(3, jax.tree.map(spread, fresh), {"rate": 0.5})
+"""
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_seven_devices_is_read_on_one(tmp_path):
+  """TRN-07: with the types of a fresh state, and the next losses those of one never saved."""
+  environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=7"}
+  subprocess.run(
+    [sys.executable, "-c", SAVE_SHARDED, repr(MODEL), str(tmp_path)], env=environment, check=True
+  )
+  with checkpoints.Checkpoints(tmp_path) as kept:
+    restored, record = kept.restore(3, fresh_state(1))
+  fresh = fresh_state()
+  assert record == {"rate": 0.5}
+  assert jax.tree.structure(restored) == jax.tree.structure(fresh)
+  for leaf, expected in zip(jax.tree.leaves(restored), jax.tree.leaves(fresh), strict=True):
+    assert (leaf.dtype, leaf.shape, leaf.sharding.num_devices) == (
+      expected.dtype,
+      expected.shape,
+      1,
+    )
+  for _ in range(3):
+    restored, one = state.update(
+      MODEL, OptimizerConfig(warmup=2), 10, restored, one_batch(), jax.random.key(1)
+    )
+    fresh, other = state.update(
+      MODEL, OptimizerConfig(warmup=2), 10, fresh, one_batch(), jax.random.key(1)
+    )
+    np.testing.assert_allclose(one.loss, other.loss, rtol=1e-6)
+
+
 @pytest.fixture(scope="session")
 def finished(data_dir, tmp_path_factory):
   """A finished run's folder and configuration."""
   folder = tmp_path_factory.mktemp("runs") / "finished"
   config = small(data_dir)
   return folder, config, training.train(config, folder)
+
+
+def test_a_run_that_was_stopped_goes_on_with_its_step_and_rate(finished, tmp_path, monkeypatch):
+  """TRN-05: stopped between two checkpoints, in the middle of the schedule."""
+  whole, config, _ = finished
+  original = state.update
+
+  def stopping(*arguments):
+    if arguments[3].step == 33:
+      raise KeyboardInterrupt
+    return original(*arguments)
+
+  with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    patched.setattr(state, "update", stopping)
+    training.train(config, tmp_path / "stopped")
+  assert training.load(tmp_path / "stopped").step == 28
+  training.train(config, tmp_path / "stopped")
+  assert_same_run(tmp_path / "stopped", whole)
 
 
 def test_a_finished_run_returns_at_once_and_comes_back_from_its_folder(finished):
@@ -419,6 +540,26 @@ def test_evaluation_scores_each_source_once_and_writes_what_it_returns(finished)
   wrong = [line.split("\t")[1] not in line.split("\t")[2:] for line in rows]
   assert scores["word_error_rate"] == np.mean(wrong)
   assert 0 < scores["alignment_error_rate"] <= 1
+
+
+def test_links_go_to_real_symbols_only_whatever_eos_and_padding_draw(finished):
+  """DMP-01: rows of different lengths in one batch, and a source without symbols."""
+  _, _, trained = finished
+  params = jax.tree.map(lambda leaf: 4 * leaf, trained.params)
+  trained = trained._replace(params=params)
+  letters = trained.source.symbols
+  sources = ("", letters[0], " ".join(letters[:3]), " ".join(letters[:7]))
+  corpus = catalog.Corpus(sources, (letters[1],) * 4)
+  store = pipeline.TokenStore.encode(corpus, trained.source, trained.target)
+  for at, weights in enumerate(scoring.forced_weights(trained, corpus)):
+    count = len(trained.source.split(sources[at]))
+    batch = store.batch(np.array([at], np.int32), 11)
+    whole = scoring._weights(trained.config.model, trained.params, batch)[0]
+    assert weights.shape == (1, count)
+    np.testing.assert_allclose(weights, whole[:1, :count], atol=1e-6)  # Not renormalised.
+    assert not whole[:, count + 1 :].any()
+    links = scoring.forced_links(trained, corpus)[at]
+    assert links == ({(int(weights[0].argmax()), 0)} if count else set())
 
 
 def test_metrics_beyond_the_checkpoint_and_a_torn_last_line_are_dropped(tmp_path):
