@@ -83,8 +83,9 @@ def _quiet() -> Iterator[None]:
 
   After an error it stays silent: threads of a save that has failed log theirs later.
   """
-  logger = logging.getLogger("absl")
-  level = logger.level
-  logger.setLevel(logging.CRITICAL)
+  levels = {logging.getLogger(name): logging.getLogger(name).level for name in ("absl", "asyncio")}
+  for logger in levels:
+    logger.setLevel(logging.CRITICAL)
   yield
-  logger.setLevel(level)
+  for logger, level in levels.items():
+    logger.setLevel(level)
