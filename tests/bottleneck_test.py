@@ -129,8 +129,8 @@ def test_both_models_differ_in_attention_alone():
 @pytest.mark.slow
 def test_a_smoke_run_leaves_every_file_and_a_second_one_trains_nothing(tmp_path, monkeypatch):
   # g2p needs the network or its wheel; the generated data set stands in for it here.
-  load = catalog.load
-  monkeypatch.setattr(catalog, "prepare", lambda name, folder: None)
+  load, prepare = catalog.load, catalog.prepare
+  monkeypatch.setattr(catalog, "prepare", lambda name, folder: prepare("reverse", folder))
   monkeypatch.setattr(catalog, "load", lambda name, *args: load("reverse", *args))
   monkeypatch.setattr(catalog, "levels", lambda name: ("symbol", "symbol"))
   monkeypatch.setattr(bottleneck.workers, "side_by_side", lambda function, calls: None)
