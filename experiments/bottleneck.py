@@ -16,7 +16,7 @@ Time: on two cores, a model a process. default: 12 runs x 80 s / 2 = 8.3 minutes
 12 updates, about 20 seconds, most of them compiling. full: 20 runs x 15 min / 2 = 2.5 hours by
 estimate; it has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets half of the symbols wrong beyond 15 letters, attention
-none; on g2p both do alike up to 5 letters, and from 12 on the fixed vector makes 2.5 times the errors.
+none; on g2p both do alike up to 5 letters, and from 12 on it makes 2.5 times as many errors.
 
 Rules, stated before the run. Intervals are over seeds, paired where two models are compared, and
 hold on all data sets together with 95%. The trained claims are not resolved unless attention makes
