@@ -70,12 +70,12 @@ _ALL = (
     "RNNencdec-50: A.2.2 with c_i = h_T, training B.2",
     dataclasses.replace(_without_attention(_PAPER), steps=600_000),
   ),
-  Preset("rnnsearch_laptop", "Bahdanau 2015", "RNNsearch, small, Adam, 25 minutes", _LAPTOP),
+  Preset("rnnsearch_laptop", "Bahdanau 2015", "RNNsearch, small, Adam, 14 minutes on g2p", _LAPTOP),
   Preset("rnnsearch_laptop_long", "Bahdanau 2015", "the same, more updates and dropout", _LONG),
   Preset(
     "rnnencdec_laptop",
     "Bahdanau 2015",
-    "RNNencdec, small, Adam, 25 minutes",
+    "RNNencdec, small, Adam",
     _without_attention(_LAPTOP),
   ),
 )
