@@ -1,9 +1,11 @@
 """Attention before the Transformer: functional ops in JAX, and the models built from them.
 
-The ops come with `import attn`, which loads jax, numpy and jaxtyping only. Everything else is a
-subpackage to import by name: `attn.models`, `attn.training`, `attn.decoding`, `attn.data`.
+The ops and `attn.cost`, which counts, come with `import attn`, which loads jax, numpy and jaxtyping
+only. Everything else is a subpackage to import by name: `attn.models`, `attn.training`,
+`attn.decoding`, `attn.data`.
 """
 
+from attn import cost as cost
 from attn.ops.attending import Attention, attend
 from attn.ops.contexts import context
 from attn.ops.saturation import entropy, jacobian_norm, max_weight
