@@ -112,12 +112,22 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
-  """Builds a configuration from what `to_dict` returned, strictly.
+  """Builds a configuration from what `to_dict` returned, perhaps before some fields came to be.
+
+  A field that `data` lacks takes its default, which is what it stood for before it had a name.
 
   Raises:
-    ConfigError: unknown and missing fields, all of them named, or a value of the wrong type.
+    ConfigError: unknown fields, all of them named, or a value of the wrong type.
   """
   return typing.cast(C, _build(cls, data, ""))
+
+
+def up_to_date(cls: type, data: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns a saved configuration with the fields that came since; as it is if it is no `cls`."""
+  try:
+    return to_dict(from_dict(cls, data))
+  except ConfigError:
+    return data
 
 
 def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
@@ -317,18 +327,25 @@ def _cast_tuple(annotation: Any, value: Any, path: str) -> tuple[Any, ...]:
 
 
 def _build(cls: Any, data: Mapping[str, Any], prefix: str) -> Any:
-  """Builds a dataclass from a dictionary whose keys are exactly its fields."""
+  """Builds a dataclass from a dictionary of its fields; those with defaults may be absent."""
   if not isinstance(data, Mapping):
     raise ConfigError(f"{prefix[:-1] or cls.__name__} must be a dictionary, not {data!r}")
   names = [field.name for field in dataclasses.fields(cls)]
   unknown = [f"{prefix + name!r}{nearest(name, names)}" for name in data if name not in names]
-  missing = [repr(prefix + name) for name in names if name not in data]
+  missing = [repr(prefix + name) for name in _required(cls) if name not in data]
   faults = [f"no field {', '.join(unknown)}"] if unknown else []
   faults += [f"missing {', '.join(missing)}"] if missing else []
   if faults:
     raise ConfigError("; ".join(faults))
   hints = _hints(cls)
-  return _construct(cls, {n: _cast(hints[n], data[n], prefix + n) for n in names}, prefix)
+  fields = {n: _cast(hints[n], data[n], prefix + n) for n in names if n in data}
+  return _construct(cls, fields, prefix)
+
+
+def _required(cls: Any) -> list[str]:
+  absent = dataclasses.MISSING
+  fields = dataclasses.fields(cls)
+  return [f.name for f in fields if f.default is absent and f.default_factory is absent]
 
 
 # Text.

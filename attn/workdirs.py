@@ -48,7 +48,8 @@ def refuse_another(folder: pathlib.Path, config: Any) -> bool:
         " another --workdir"
       )
     return False
-  different = configs.differences(saved_config(folder), config)
+  saved = configs.up_to_date(type(config), saved_config(folder))
+  different = configs.differences(saved, config)
   if different:
     told = [f"{path}: {old!r} -> {new!r}" for path, old, new in different[:_SHOWN]]
     told += [f"and {len(different) - _SHOWN} more"] * (len(different) > _SHOWN)

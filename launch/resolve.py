@@ -157,8 +157,9 @@ def result(workdir: pathlib.Path, config: Any) -> "Result | None":
 
   path = workdir / results.RESULT_FILE
   found = results.read(path) if path.exists() else None
-  same = found is not None and not configs.differences(found.config, config)
-  return found if same else None
+  if found is None or configs.differences(configs.up_to_date(type(config), found.config), config):
+    return None
+  return found
 
 
 def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:

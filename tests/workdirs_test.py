@@ -43,6 +43,16 @@ def test_a_folder_is_claimed_once_and_kept(tmp_path):
     workdirs.claim(tmp_path / "new", Config(seed=1))
 
 
+def test_a_folder_claimed_before_a_field_came_to_be_is_that_of_its_default(tmp_path):
+  (tmp_path / "config.json").write_text("{}")
+  assert workdirs.refuse_another(tmp_path, Config())
+  with pytest.raises(ConfigError, match="seed: 0 -> 1"):
+    workdirs.refuse_another(tmp_path, Config(seed=1))
+  (tmp_path / "config.json").write_text('{"gone": 5}')
+  with pytest.raises(ConfigError, match=r"gone: 5 -> \(absent\)"):
+    workdirs.refuse_another(tmp_path, Config())
+
+
 def test_a_killed_process_holds_no_folder(tmp_path):
   code = (
     "import pathlib, sys, time\nfrom attn import workdirs\n"
