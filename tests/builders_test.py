@@ -20,7 +20,7 @@ import pytest
 import tensorflow_datasets as tfds
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-from attn.data import catalog, g2p, reverse, wheels
+from attn.data import catalog, g2p, synthetic, wheels
 from attn.data.catalog import Corpus, DataError
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -84,7 +84,7 @@ def _one_line(caught):
 
 
 def test_names_and_levels():
-  assert catalog.names() == ("g2p", "reverse")
+  assert catalog.names() == ("g2p", "copy", "reverse", "lexicon", "fertility", "walk")
   assert catalog.levels("g2p") == ("character", "symbol")
   assert catalog.levels("reverse") == ("symbol", "symbol")
 
@@ -169,20 +169,20 @@ def test_reverse_says_its_sources_backwards_with_the_alignment(reversed_pairs):
 
 
 def test_reverse_draws_the_same_symbols_everywhere():
-  drawn = reverse.draw(reverse.ReverseConfig(name="letters"))
+  drawn = synthetic.draw(synthetic.LettersConfig(name="letters"))
   digest = hashlib.sha256(repr(drawn).encode()).hexdigest()
   assert digest == "949f5d818d813f85288cf6c937813f2d2550a8e0dd956a51b72175bd9b394a83"
-  again = reverse.draw(reverse.ReverseConfig(name="other", seed=2))
+  again = synthetic.draw(synthetic.LettersConfig(name="other", seed=2))
   assert again["test"] != drawn["test"]
   with pytest.raises(ValueError, match="2 symbols make too few sources of length 3"):
-    reverse.draw(reverse.ReverseConfig(name="few", symbols=2, shortest=3, longest=5))
+    synthetic.draw(synthetic.LettersConfig(name="few", symbols=2, shortest=3, longest=5))
 
 
 def test_reverse_can_be_configured(tmp_path):
-  config = reverse.ReverseConfig(
+  config = synthetic.LettersConfig(
     name="tiny", symbols=3, shortest=4, longest=5, train=17, dev=5, test=7
   )
-  builder = reverse.Reverse(config=config, data_dir=tmp_path, file_format="array_record")
+  builder = synthetic.Reverse(config=config, data_dir=tmp_path, file_format="array_record")
   builder.download_and_prepare()
   assert {name: split.num_examples for name, split in builder.info.splits.items()} == {
     "train": 17,
@@ -338,7 +338,7 @@ def test_an_unknown_data_set_gets_the_nearest_name(tmp_path):
   ):
     with pytest.raises(DataError, match=r"^there is no data set 'g2q' \(did you mean 'g2p'\?\)$"):
       call()
-  with pytest.raises(DataError, match=r"known: g2p, reverse"):
+  with pytest.raises(DataError, match=r"known: g2p, copy, reverse"):
     catalog.prepare("wmt14", tmp_path)
   with pytest.raises(ValueError, match=r"no split 'tset' \(did you mean 'test'"):
     catalog.load("reverse", "tset", tmp_path)
@@ -373,7 +373,7 @@ def test_a_full_disk_is_called_that(tmp_path, monkeypatch, error):
   def full(*arguments, **keywords):
     raise error
 
-  monkeypatch.setattr(reverse.Reverse, "download_and_prepare", full)
+  monkeypatch.setattr(synthetic.Reverse, "download_and_prepare", full)
   with pytest.raises(DataError, match=r"\(No space left on device\); make room there, or"):
     catalog.prepare("reverse", tmp_path)
 
@@ -468,14 +468,14 @@ def test_no_tensorflow_no_noise_and_nothing_left_behind(tmp_path):
 def test_two_processes_prepare_once(tmp_path):
   program = """
     import sys, time
-    from attn.data import catalog, reverse
-    draw = reverse.draw
-    def slow(config):
+    from attn.data import catalog, synthetic
+    draw = synthetic.draw
+    def slow(config, **keywords):
       with open(sys.argv[2], "a") as log:
         log.write("drawn\\n")
       time.sleep(1)
-      return draw(config)
-    reverse.draw = slow
+      return draw(config, **keywords)
+    synthetic.draw = slow
     print("ready", flush=True)
     sys.stdin.readline()
     print(catalog.prepare("reverse", sys.argv[1]))
@@ -501,13 +501,13 @@ def test_an_interrupted_preparation_leaves_nothing_that_the_next_trips_on(
     """
     import itertools, sys, time
     import pathlib
-    from attn.data import catalog, reverse
-    examples = reverse.Reverse._generate_examples
-    def slow(self, sources):
-      yield from itertools.islice(examples(self, sources), 5000)
+    from attn.data import catalog, synthetic
+    examples = synthetic.Reverse._generate_examples
+    def slow(self, *arguments):
+      yield from itertools.islice(examples(self, *arguments), 5000)
       pathlib.Path(sys.argv[2]).touch()
       time.sleep(600)
-    reverse.Reverse._generate_examples = slow
+    synthetic.Reverse._generate_examples = slow
     catalog.prepare("reverse", sys.argv[1])
     """,
     tmp_path / "data",

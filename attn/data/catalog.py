@@ -34,7 +34,10 @@ class _Entry:
 
 _ENTRIES: Final = {
   "g2p": _Entry("attn.data.g2p", "G2p", ("character", "symbol")),
-  "reverse": _Entry("attn.data.reverse", "Reverse", ("symbol", "symbol")),
+  **{
+    name.lower(): _Entry("attn.data.synthetic", name, ("symbol", "symbol"))
+    for name in ("Copy", "Reverse", "Lexicon", "Fertility", "Walk")
+  },
 }
 
 
