@@ -10,6 +10,45 @@ def sigmoid(x):
   return 1.0 / (1.0 + np.exp(-x))
 
 
+def gru_step(inputs, h, u):
+  """Bahdanau 2015, A.1.1, from `[W_z x; W_r x; W x]` and `[U_z; U_r; U]`: h'."""
+  z, candidate = reset_before(inputs, h, u)
+  return (1.0 - z) * h + z * candidate
+
+
+def gru_cho_step(inputs, h, u):
+  """Cho 2014, 2.3: z keeps."""
+  z, candidate = reset_before(inputs, h, u)
+  return z * h + (1.0 - z) * candidate
+
+
+def reset_before(inputs, h, u):
+  n = len(h)
+  z = sigmoid(inputs[:n] + u[:n] @ h)
+  r = sigmoid(inputs[n : 2 * n] + u[n : 2 * n] @ h)
+  return z, np.tanh(inputs[2 * n :] + u[2 * n :] @ (r * h))
+
+
+def gru_cudnn_step(inputs, h, u, b_u=0.0):
+  """cuDNN: r outside the matmul, z keeps."""
+  n = len(h)
+  z = sigmoid(inputs[:n] + u[:n] @ h)
+  r = sigmoid(inputs[n : 2 * n] + u[n : 2 * n] @ h)
+  return z * h + (1.0 - z) * np.tanh(inputs[2 * n :] + r * (u[2 * n :] @ h + b_u))
+
+
+def lstm_step(inputs, state, u, peepholes=None, forget_bias=0.0):
+  """Zaremba 2014, and diagonal peepholes if given: (h', c')."""
+  h, c = state
+  n = len(h)
+  w_i, w_f, w_o = np.zeros((3, n)) if peepholes is None else np.reshape(peepholes, (3, n))
+  i = sigmoid(inputs[:n] + u[:n] @ h + w_i * c)
+  f = sigmoid(inputs[n : 2 * n] + u[n : 2 * n] @ h + w_f * c + forget_bias)
+  c = f * c + i * np.tanh(inputs[3 * n :] + u[3 * n :] @ h)
+  o = sigmoid(inputs[2 * n : 3 * n] + u[2 * n : 3 * n] @ h + w_o * c)
+  return o * np.tanh(c), c
+
+
 def matrices(params):
   """The paper's separate matrices, in float64, from the stacked ones of one recurrence."""
   w, u_gates, u = (np.asarray(params[k], np.float64) for k in ("w", "u_gates", "u"))
