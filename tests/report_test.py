@@ -96,10 +96,10 @@ def test_another_configuration_in_the_workdir_is_refused(tmp_path):
 def test_an_interrupted_run_keeps_its_clock_and_a_finished_one_does_not(tmp_path):
   recorder.Recorder("toy", Config(), PROFILES, tmp_path, seeds=(0,))
   log = tmp_path / "metrics.jsonl"
-  log.write_text('{"seconds": 100.0}\n{"seconds": 10')  # a kill in the middle of a line
-  assert 100 <= finish(tmp_path).seconds < 110
+  log.write_text('{"seconds": 10')  # a kill in the middle of a line
+  (tmp_path / "seconds.txt").write_text("100.0\n")
+  assert 100 <= finish(tmp_path).seconds < 150
   assert [json.loads(line)["seconds"] >= 100 for line in log.read_text().splitlines()] == [True] * 2
-  log.write_text('{"seconds": 100.0}\n')
   assert finish(tmp_path).seconds < 50
 
 
@@ -116,10 +116,11 @@ def test_the_clock_of_a_run_that_logs_nothing_is_kept(tmp_path, monkeypatch):
     del run  # it failed: nothing counts on
     thread.join(30)
     assert not thread.is_alive()
-  time.sleep(0.5)  # between two tries no time passes
   stopped = float(kept.read_text())
+  time.sleep(0.2)  # between two tries no time passes
+  began = time.monotonic()
   result = finish(tmp_path)
-  assert 0.4 <= stopped <= result.seconds < stopped + 0.5
+  assert 0.4 <= stopped <= result.seconds <= stopped + time.monotonic() - began + 0.01
   assert not kept.exists()
   kept.write_text("1000\n")  # killed after the result was written
   assert finish(tmp_path).seconds < 500

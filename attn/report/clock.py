@@ -16,15 +16,10 @@ class Clock:
   clock: a run that failed is not counted on.
   """
 
-  def __init__(self, path: pathlib.Path, earlier: float = 0.0):
-    """Starts.
-
-    Args:
-      path: file that keeps the seconds; its folder exists.
-      earlier: seconds known to have passed before, where the file does not say more.
-    """
+  def __init__(self, path: pathlib.Path):
+    """Starts; `path` is the file that keeps the seconds, in a folder that exists."""
     self._path = path
-    self._start = time.monotonic() - max(earlier, _read(path))
+    self._start = time.monotonic() - _read(path)
     _write(path, self._start)
     ended = threading.Event()
     arguments = (path, self._start, ended, INTERVAL)

@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attn import workdirs
@@ -55,12 +55,10 @@ class Recorder:
     self._config = results.to_plain(config)
     self._figures: dict[str, results.Figure] = {}
     workdirs.claim(self.workdir, config)
-    finished = (self.workdir / results.RESULT_FILE).exists()
     self._log_path = self.workdir / "metrics.jsonl"
-    earlier = 0.0 if finished else _last_seconds(self._log_path)
-    if finished:
+    if (self.workdir / results.RESULT_FILE).exists():
       (self.workdir / _CLOCK_FILE).unlink(missing_ok=True)  # a kill may have come before `stop`
-    self._clock = clock.Clock(self.workdir / _CLOCK_FILE, earlier)
+    self._clock = clock.Clock(self.workdir / _CLOCK_FILE)
     results.write_text(self._log_path, "")
     self.log(event="start")
 
@@ -108,18 +106,3 @@ class Recorder:
     results.write_text(self.workdir / results.RESULT_FILE, results.to_json(result))
     self._clock.stop()
     return results.read(self.workdir / results.RESULT_FILE)
-
-
-def _last_seconds(path: pathlib.Path) -> float:
-  """The clock of the last whole line of a log; 0 where there is none."""
-  return max(_seconds_logged(path), default=0.0)
-
-
-def _seconds_logged(path: pathlib.Path) -> Iterator[float]:
-  if not path.exists():
-    return
-  for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-    try:
-      yield float(json.loads(line)["seconds"])
-    except (ValueError, KeyError, TypeError):
-      continue  # a kill may have cut the last line short
