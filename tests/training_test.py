@@ -346,6 +346,39 @@ def test_the_newest_checkpoint_is_that_of_the_largest_step_and_two_are_kept(tmp_
     assert again.restore(10_000, fresh_state())[1] == {"step": 10_000}
 
 
+SAVE_LIMITED = """
+import pathlib, resource, sys
+import jax, jax.numpy as jnp
+from attn.training import TrainingError, checkpoints
+with checkpoints.Checkpoints(pathlib.Path(sys.argv[1])) as kept:
+  kept.save(3, {"w": jnp.arange(5.0)}, {"rate": 0.5})
+  resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+  try:
+    kept.save(7, {"w": jax.random.normal(jax.random.key(0), (101, 1009))}, {"rate": 0.5})
+  except TrainingError as error:
+    print(error)
+  print(kept.latest)
+"""
+
+
+def test_a_disk_that_takes_no_more_is_named_once_and_costs_no_checkpoint(tmp_path):
+  done = subprocess.run(
+    [sys.executable, "-c", SAVE_LIMITED, str(tmp_path)], capture_output=True, text=True, check=True
+  )
+  assert done.stderr == ""  # neither Orbax nor the threads of its save say it again
+  assert done.stdout == (
+    f"the checkpoint of step 7 cannot be written into {tmp_path} (File too large): put that right"
+    " and give the same command, which goes on from step 3\n3\n"
+  )
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "7.orbax-checkpoint-tmp"]
+  with checkpoints.Checkpoints(tmp_path) as again:
+    restored, record = again.restore(3, {"w": jnp.zeros(5)})
+    np.testing.assert_array_equal(restored["w"], np.arange(5.0))
+    assert record == {"rate": 0.5}
+    again.save(11, restored, record)
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["11", "3"]
+
+
 SAVE_SHARDED = """
 import pathlib, sys
 import jax
@@ -493,7 +526,7 @@ def test_a_run_goes_on_only_with_the_symbols_that_it_began_with(finished, tmp_pa
     ("checkpoints/60/state/manifest.ocdbt", training.TrainingError, "step 60 .* delete .*/60 to"),
     ("checkpoints/60/record/metadata", training.TrainingError, "step 60 .* delete .*/60 to go on"),
     ("source.vocabulary.json", configs.ConfigError, "not a vocabulary .*another --workdir"),
-    ("config.json", configs.ConfigError, "is no JSON: give another --workdir"),
+    ("config.json", configs.ConfigError, "is damaged.* or give another --workdir"),
   ],
 )
 def test_a_file_cut_short_is_one_line_that_says_what_to_do(

@@ -1,8 +1,12 @@
 """Orbax checkpoints with everything that a resumed run needs."""
 
 import contextlib
+import errno
 import logging
+import os
 import pathlib
+import shutil
+import sys
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -11,6 +15,11 @@ import orbax.checkpoint as ocp
 
 from attn.training.errors import TrainingError
 from attn.training.state import TrainState
+
+_UNFINISHED = ".orbax-checkpoint-tmp"  # what Orbax calls a save until it is whole
+
+# Failures of the disk, which Orbax and tensorstore tell of in errors of any type.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 class Checkpoints:
@@ -35,12 +44,30 @@ class Checkpoints:
     return step
 
   def save(self, step: int, state: TrainState, record: dict[str, Any]) -> None:
-    """Writes `state` and the JSON-able `record` as the checkpoint of `step`."""
+    """Writes `state` and the JSON-able `record` as the checkpoint of `step`.
+
+    Only the one process that trains in the folder may save.
+
+    Raises:
+      TrainingError: the disk is full or otherwise refuses; the checkpoints before are whole.
+    """
+    for left in self._folder.glob(f"*{_UNFINISHED}*"):  # by a save that was killed or failed
+      shutil.rmtree(left, ignore_errors=True)
     arguments = ocp.args.Composite(
       state=ocp.args.StandardSave(state), record=ocp.args.JsonSave(record)
     )
-    with _quiet():
-      self._manager.save(step, args=arguments, force=True)
+    try:
+      with _quiet():
+        self._manager.save(step, args=arguments, force=True)
+    except Exception as error:
+      reason = next((name for name in map(os.strerror, _DISK) if name in str(error)), None)
+      if reason is None:
+        raise
+      then = "begins anew" if self.latest is None else f"goes on from step {self.latest}"
+      raise TrainingError(
+        f"the checkpoint of step {step} cannot be written into {self._folder} ({reason}): put that"
+        f" right and give the same command, which {then}"
+      ) from error
 
   def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
     """The state and record of `step`; `like` gives the tree, shapes and dtypes expected.
@@ -79,13 +106,22 @@ class Checkpoints:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-  """Keeps Orbax from logging, with a traceback, the error that it raises as well.
+  """Keeps Orbax from showing, with a traceback, the error that it raises as well.
 
-  After an error it stays silent: threads of a save that has failed log theirs later.
+  After an error it stays silent: threads of what has failed tell of theirs later, to loggers and to
+  the event loop that Orbax has closed by then.
   """
   levels = {logging.getLogger(name): logging.getLogger(name).level for name in ("absl", "asyncio")}
   for logger in levels:
     logger.setLevel(logging.CRITICAL)
+  hook = sys.unraisablehook
+  sys.unraisablehook = lambda told: None if _late(told) else hook(told)
   yield
+  sys.unraisablehook = hook
   for logger, level in levels.items():
     logger.setLevel(level)
+
+
+def _late(told: "sys.UnraisableHookArgs") -> bool:
+  """Whether it is tensorstore's report, from no Python code, to an event loop that is closed."""
+  return told.object is None and str(told.exc_value) == "Event loop is closed"
