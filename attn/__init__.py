@@ -8,7 +8,15 @@ only. Everything else is a subpackage to import by name: `attn.models`, `attn.tr
 from attn import cost as cost
 from attn.ops.attending import Attention, attend
 from attn.ops.contexts import context
-from attn.ops.saturation import entropy, jacobian_norm, max_weight
+from attn.ops.saturation import (
+  SoftmaxGradients,
+  effective_support,
+  entropy,
+  jacobian_norm,
+  logit_variance,
+  max_weight,
+  softmax_gradients,
+)
 from attn.ops.scores import additive, additive_projected, dot, project_keys, scaled_dot
 from attn.ops.weights import length_mask, softmax
 
@@ -16,16 +24,20 @@ __version__ = "0.1.0"
 
 __all__ = [
   "Attention",
+  "SoftmaxGradients",
   "additive",
   "additive_projected",
   "attend",
   "context",
   "dot",
+  "effective_support",
   "entropy",
   "jacobian_norm",
   "length_mask",
+  "logit_variance",
   "max_weight",
   "project_keys",
   "scaled_dot",
   "softmax",
+  "softmax_gradients",
 ]

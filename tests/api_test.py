@@ -13,7 +13,11 @@ import pytest
 
 import attn
 
-FUNCTIONS = {name: getattr(attn, name) for name in attn.__all__ if name != "Attention"}
+FUNCTIONS = {
+  name: value
+  for name, value in vars(attn).items()
+  if name in attn.__all__ and inspect.isfunction(value)
+}
 every_function = pytest.mark.parametrize("name", sorted(FUNCTIONS))
 SIGNATURE = re.compile(r"(\([a-z,]*\),?)+->(\([a-z,]*\),?)+")
 SOURCE = re.compile(r"Source: .{,60}?(Bahdanau|Luong|Vaswani|Shannon).{,30}? (19|20)\d\d")

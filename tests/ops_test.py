@@ -54,7 +54,7 @@ class Case:
       memory, parameter = core[0] == "s" and len(core) == 2, core[0] == "n"
       axes = () if parameter else (*leading[:-1], *[1] * bool(leading)) if memory else leading
       arrays.append(rng.normal(size=(*axes, *(SIZES[dim] for dim in core))))
-    if self.name in ("context", "entropy", "max_weight", "jacobian_norm"):
+    if self.inputs[0] == ("s",) and self.name not in ("softmax", "logit_variance"):  # weights
       arrays[0] = np.exp(arrays[0]) / np.exp(arrays[0]).sum(-1, keepdims=True)
     if self.takes_mask:
       arrays[-1] = arrays[-1] > -0.5
@@ -76,8 +76,11 @@ CASES = [
   Case("context", "(s),(s,v)->(v)"),
   Case("context", "(s),(s,v),(s)->(v)", takes_mask=True),
   Case("entropy", "(s)->()"),
+  Case("effective_support", "(s)->()"),
   Case("max_weight", "(s)->()"),
   Case("jacobian_norm", "(s)->()"),
+  Case("logit_variance", "(s)->()"),
+  Case("logit_variance", "(s),(s)->()", takes_mask=True),
 ]
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 

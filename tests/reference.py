@@ -89,6 +89,11 @@ def entropy(weights: Array) -> float:
   return -sum(a * math.log(a) for a in weights if a > 0)
 
 
+def effective_support(weights: Array) -> float:
+  """exp(entropy); 0 where no weight is positive."""
+  return math.exp(entropy(weights)) if any(a > 0 for a in weights) else 0.0
+
+
 def max_weight(weights: Array) -> float:
   """The largest weight."""
   return max(weights, default=0.0)
@@ -100,3 +105,10 @@ def jacobian_norm(weights: Array) -> float:
     a * (1 - a) if i == j else -a * b for i, a in enumerate(weights) for j, b in enumerate(weights)
   ]
   return math.hypot(*entries)
+
+
+def logit_variance(scores: Array, mask: Array | None = None) -> float:
+  """Of the population of scores in the mask that are not -inf; 0 where there is none."""
+  live = [e for j, e in enumerate(scores) if (mask is None or mask[j]) and e != -math.inf]
+  mean = sum(live) / max(len(live), 1)
+  return sum((e - mean) ** 2 for e in live) / max(len(live), 1)
