@@ -44,8 +44,8 @@ def refuse_another(folder: pathlib.Path, config: Any) -> bool:
   if not (folder / "config.json").exists():
     if left := [name for name in _WORK if (folder / name).exists()]:
       raise configs.ConfigError(
-        f"{folder} holds {' and '.join(left)} but no config.json that says of which run: give"
-        " another --workdir"
+        f"{folder} holds {' and '.join(left)} but no config.json that says of which run: put it"
+        " back, or give another --workdir"
       )
     return False
   saved = configs.up_to_date(type(config), saved_config(folder))
@@ -70,9 +70,11 @@ def saved_config(folder: pathlib.Path) -> dict[str, Any]:
   try:
     saved = json.loads(path.read_bytes())
   except ValueError:
-    raise configs.ConfigError(f"{path} is no JSON: give another --workdir") from None
+    saved = None
   if not isinstance(saved, dict):
-    raise configs.ConfigError(f"{path} is no JSON object: give another --workdir")
+    raise configs.ConfigError(
+      f"{path} is damaged, no JSON object: put it back as it was, or give another --workdir"
+    )
   return saved
 
 

@@ -135,21 +135,6 @@ def make_folder(workdir: pathlib.Path) -> None:
     ) from error
 
 
-def saved_config(workdir: pathlib.Path) -> Any:
-  """Returns what `config.json` says, unchecked, or None where there is no such file."""
-  return _read_json(workdir / "config.json", "delete it, or give another --workdir")
-
-
-def refuse_another(workdir: pathlib.Path, config: Any) -> None:
-  """Refuses a folder of another configuration, or whose configuration is none."""
-  from attn import workdirs
-
-  if not isinstance(saved_config(workdir), dict | None):
-    path = workdir / "config.json"
-    raise UserError(f"{path} is no configuration: delete it, or give another --workdir")
-  workdirs.refuse_another(workdir, config)
-
-
 def result(workdir: pathlib.Path, config: Any) -> "Result | None":
   """Returns what `result.json` says if it is there and of this configuration, else None."""
   from attn import configs
@@ -164,6 +149,8 @@ def result(workdir: pathlib.Path, config: Any) -> "Result | None":
 
 def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:
   """Returns the scores on a split of the finished training run of this configuration, else None."""
+  from attn import workdirs
+
   path = workdir / "evaluation" / f"{split}.json"
   found = _read_json(path, "delete it")
   if found is None:
@@ -174,7 +161,7 @@ def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, floa
     if all(isinstance(value, int | float) for value in scores.values()):
       if found["step"] != config.steps:
         return None
-      refuse_another(workdir, config)
+      workdirs.refuse_another(workdir, config)
       return scores
   raise UserError(f"{path} holds no scores of a run: delete it")
 

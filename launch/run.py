@@ -85,11 +85,13 @@ def run_one(
   workdir: pathlib.Path | None = None,
 ) -> None:
   """Runs one experiment unless it is finished, and prints its claims."""
+  from attn import workdirs
+
   module = resolve.experiment(name)
   config = resolve.experiment_config(module, profile, values.config, values.set, seed)
   if workdir is None:
     workdir = pathlib.Path(values.workdir or "results") / name / _folder(module, config, profile)
-  resolve.refuse_another(workdir, config)
+  workdirs.refuse_another(workdir, config)
   result = resolve.result(workdir, config)
   if result is None:
     resolve.make_folder(workdir)

@@ -32,12 +32,12 @@ def main(values: absl_flags.FlagValues) -> int:
     print(presets_text())
     return 0
   config = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
-  from attn import training
+  from attn import training, workdirs
   from attn.data import catalog
 
   catalog.levels(config.data.name)  # an unknown data set is refused before a folder is made
   workdir = pathlib.Path(values.workdir or default_workdir(values.preset, config.data.name))
-  resolve.refuse_another(workdir, config)
+  workdirs.refuse_another(workdir, config)
   resolve.make_folder(workdir)
   print(f"training in {workdir}", file=sys.stderr, flush=True)
   began = time.monotonic()

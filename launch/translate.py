@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from absl import flags as absl_flags
 
-from launch import flags, resolve
+from launch import flags
 
 FLAGS = flags.define("workdir", "input", "output")
 
@@ -43,10 +43,14 @@ def main(values: absl_flags.FlagValues) -> int:
 
 def translator(workdir: pathlib.Path) -> Translator:
   """Returns the function from lines to translations that the model in `workdir` computes."""
-  saved = resolve.saved_config(workdir)
+  untrained = flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
+  if not (workdir / "config.json").exists():
+    raise untrained
+  from attn import workdirs
+
   # An experiment's folder has a configuration too: another one.
-  if not isinstance(saved, dict) or not {"model", "data", "steps"} <= set(saved):
-    raise flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
+  if not {"model", "data", "steps"} <= set(workdirs.saved_config(workdir)):
+    raise untrained
   from attn import training
   from attn.data.vocabulary import UNK
   from attn.decoding import translation

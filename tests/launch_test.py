@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -398,7 +399,7 @@ def test_a_workdir_of_another_configuration(checkout):
   words = ("--experiment=tiny", "--workdir=w", "--set=hidden=65", "--set=inner.dims=3")
   told = complaint(checkout, "run", *words)
   assert "w holds a run of another configuration" in told
-  assert "hidden: 64 -> 65; inner.dims: [1, 2] -> [3]" in told
+  assert "hidden: 64 -> 65; inner.dims: [1, 2] -> [3]" in told and "give another --workdir" in told
   assert config_of(checkout / "w")["hidden"] == 64
 
 
@@ -408,8 +409,8 @@ def test_a_broken_record_in_a_workdir(checkout):
     ("result.json", '{"lr": ', "w/result.json: not JSON"),
     ("result.json", "[]", "w/result.json: expected an object, found list; delete it"),
     ("result.json", '{"config": {}}', "w/result.json lacks field"),
-    ("config.json", '{"lr": ', "w/config.json is no JSON: delete it"),
-    ("config.json", "[]", "w/config.json is no configuration: delete it"),
+    ("config.json", '{"lr": ', "w/config.json is damaged, no JSON object: put it back as it was"),
+    ("config.json", "[]", "w/config.json is damaged, no JSON object: put it back as it was"),
     ("config.json", None, "w/config.json: Is a directory"),
   ):
     path = checkout / "w" / name
@@ -658,9 +659,12 @@ def test_files_to_translate(checkout):
     (["--input=in", "--output=out"], "w holds no trained model"),
   ):
     assert told in complaint(checkout, "translate", "--workdir=w", *words)
-  for text in ("[]", '{"scales": [1, 2], "seed": 0}'):  # as an experiment's folder has one
+  for text, told in (
+    ("[]", "w/config.json is damaged"),
+    ('{"scales": [1, 2], "seed": 0}', "w holds no trained model"),  # as an experiment's folder has
+  ):
     (checkout / "w/config.json").write_text(text)
-    assert "w holds no trained model" in complaint(checkout, "translate", "--workdir=w")
+    assert told in complaint(checkout, "translate", "--workdir=w")
   (checkout / "w/config.json").write_text('{"model": {}, "data": {}, "steps": 5}')
   (checkout / "attn/decoding").mkdir()
   (checkout / "attn/decoding/__init__.py").write_text("translation = None")
@@ -883,14 +887,25 @@ def test_train_evaluate_translate_and_sweep_of_the_real_attn(tmp_path):
   words += ["--preset=rnnsearch_laptop", "--data=reverse", "--set=data.limit=211"]
   words += [f"--set=data.data_dir={tmp_path}/data", "--set=search.beam=1"]
   run = tmp_path / "run"
-  trained = ("--set=steps=3", f"--workdir={run}", "--evaluate=dev")
+  trained = [sys.executable, "-m", "launch.train", *words, "--set=steps=3", f"--workdir={run}"]
+  subprocess.run(
+    [sys.executable, "-m", "launch.prepare", "--data=reverse", f"--data_dir={tmp_path}/data"],
+    cwd=ROOT,
+    check=True,
+  )
+  done = subprocess.run(
+    trained,
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000)),
+  )
+  assert done.returncode == 1
+  *_, last = done.stderr.splitlines()
+  assert last.startswith(f"launch.train: the checkpoint of step 3 cannot be written into {run}")
+  assert "File too large" in last and "Traceback" not in done.stderr
   for _ in range(2):
-    done = subprocess.run(
-      [sys.executable, "-m", "launch.train", *words, *trained],
-      cwd=ROOT,
-      capture_output=True,
-      text=True,
-    )
+    done = subprocess.run([*trained, "--evaluate=dev"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"{run}: 3 steps" in done.stdout and "dev  word_error_rate: " in done.stdout
   done = subprocess.run(

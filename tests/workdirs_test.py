@@ -22,15 +22,17 @@ class Config:
 @pytest.mark.parametrize("name", ["checkpoints", "result.json", "measured.json"])
 def test_work_without_a_configuration_is_nobodys(tmp_path, name):
   (tmp_path / name).mkdir()
-  with pytest.raises(ConfigError, match=f"holds {name} but no config.json.*another --workdir"):
+  with pytest.raises(
+    ConfigError, match=f"holds {name} but no config.json.*put it back.*another --workdir"
+  ):
     workdirs.claim(tmp_path, Config())
   assert not (tmp_path / "config.json").exists()
 
 
-@pytest.mark.parametrize(("text", "what"), [("{", "no JSON"), ("[1]", "no JSON object")])
-def test_a_damaged_configuration_is_refused_and_kept(tmp_path, text, what):
+@pytest.mark.parametrize("text", ["{", "[1]", ""])
+def test_a_damaged_configuration_is_refused_and_kept(tmp_path, text):
   (tmp_path / "config.json").write_text(text)
-  with pytest.raises(ConfigError, match=f"config.json is {what}: give another --workdir$"):
+  with pytest.raises(ConfigError, match="config.json is damaged.*: put it back.*--workdir$"):
     workdirs.claim(tmp_path, Config())
   assert (tmp_path / "config.json").read_text() == text
 
