@@ -6,8 +6,9 @@ only. Everything else is a subpackage to import by name: `attn.models`, `attn.tr
 """
 
 from attn import cost as cost
-from attn.ops.attending import Attention, attend
+from attn.ops.attending import Attention, attend, attend_local
 from attn.ops.contexts import context
+from attn.ops.multihead import flax_attention_fn
 from attn.ops.saturation import (
   SoftmaxGradients,
   effective_support,
@@ -17,8 +18,19 @@ from attn.ops.saturation import (
   max_weight,
   softmax_gradients,
 )
-from attn.ops.scores import additive, additive_projected, dot, project_keys, scaled_dot
+from attn.ops.scores import (
+  additive,
+  additive_projected,
+  concat,
+  cosine,
+  dot,
+  general,
+  location,
+  project_keys,
+  scaled_dot,
+)
 from attn.ops.weights import length_mask, softmax
+from attn.ops.windows import gaussian, predict_position, window_mask
 
 __version__ = "0.1.0"
 
@@ -28,16 +40,25 @@ __all__ = [
   "additive",
   "additive_projected",
   "attend",
+  "attend_local",
+  "concat",
   "context",
+  "cosine",
   "dot",
   "effective_support",
   "entropy",
+  "flax_attention_fn",
+  "gaussian",
+  "general",
   "jacobian_norm",
   "length_mask",
+  "location",
   "logit_variance",
   "max_weight",
+  "predict_position",
   "project_keys",
   "scaled_dot",
   "softmax",
   "softmax_gradients",
+  "window_mask",
 ]

@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -13,14 +14,16 @@ import pytest
 
 import attn
 
+# Beside types, and the maker of a function.
 FUNCTIONS = {
   name: value
   for name, value in vars(attn).items()
-  if name in attn.__all__ and inspect.isfunction(value)
+  if name in attn.__all__ and inspect.isfunction(value) and name != "flax_attention_fn"
 }
 every_function = pytest.mark.parametrize("name", sorted(FUNCTIONS))
-SIGNATURE = re.compile(r"(\([a-z,]*\),?)+->(\([a-z,]*\),?)+")
-SOURCE = re.compile(r"Source: .{,60}?(Bahdanau|Luong|Vaswani|Shannon).{,30}? (19|20)\d\d")
+README = pathlib.Path(__file__).parent.parent / "README.md"
+SIGNATURE = re.compile(r"(\([a-z,+]*\),?)+->(\([a-z,]*\),?)+")
+SOURCE = re.compile(r"Source: .{,60}?(Bahdanau|Luong|Vaswani|Shannon|Graves).{,30}? (19|20)\d\d")
 # A shape must be known when a program is traced, so it cannot be an array.
 SHAPES = {"length_mask": ["size"]}
 
@@ -77,11 +80,16 @@ def test_docstrings_have_signature_source_arguments_and_example(name):
     assert re.search(rf"^  {parameter}: ", text, re.M), parameter
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - SHAPES))
+# Arguments of no axes cannot have too few.
+SCALARS = {"gaussian", "length_mask", "window_mask"}
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - SCALARS))
 def test_the_first_line_is_what_the_op_checks(name):
   """A wrong rank is answered with the dimensions of the docstring."""
   signature = inspect.getdoc(FUNCTIONS[name]).splitlines()[0]
   core = parts(signature)[0]
+  options = {"half_width": 1} if name == "attend_local" else {}
   required = [
     p.name
     for p in inspect.signature(FUNCTIONS[name]).parameters.values()
@@ -91,12 +99,12 @@ def test_the_first_line_is_what_the_op_checks(name):
     f"{name}: {required[0]} has shape (), expected (..., {', '.join(core.split(','))})"
   )
   with pytest.raises(ValueError, match=f"^{expected}$"):
-    FUNCTIONS[name](*[np.float32(1)] * len(required))
+    FUNCTIONS[name](*[np.int32(1)] * len(required), **options)
 
 
-@every_function
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS, "flax_attention_fn"}))
 def test_the_example_runs(name):
-  test = doctest.DocTestFinder(recurse=False).find(FUNCTIONS[name], name, globs={})[0]
+  test = doctest.DocTestFinder(recurse=False).find(getattr(attn, name), name, globs={})[0]
   assert test.examples
   report = []
   result = doctest.DocTestRunner().run(test, out=report.append)
@@ -105,11 +113,24 @@ def test_the_example_runs(name):
 
 @pytest.mark.parametrize(
   "name",
-  [n for n, f in FUNCTIONS.items() if "query" in inspect.signature(f).parameters and n != "attend"],
+  ["additive", "additive_projected", "concat", "cosine", "dot", "general", "scaled_dot"],
 )
 def test_every_score_shows_the_call_for_many_queries(name):
   text = " ".join(inspect.getdoc(FUNCTIONS[name]).split())
   assert "keys[..., None, :, :]" in text
+
+
+def test_the_readme_lists_every_name_with_its_signature():
+  """Its table of ops: `attn.name(arrays, *, options)`, the signature and what it is."""
+  rows = re.findall(r"^\| `attn\.(\w+)\((.*?)\)` \| (.+?) \|", README.read_text(), re.M)
+  assert [name for name, *_ in rows] == list(dict.fromkeys(name for name, *_ in rows))
+  assert {name for name, *_ in rows} == {*FUNCTIONS, "flax_attention_fn"}
+  for name, call, signature in rows:
+    parameters = inspect.signature(getattr(attn, name)).parameters.values()
+    bare = [re.sub("=.*", "", part) for part in call.split(", ") if part != "*"]
+    assert bare == [parameter.name for parameter in parameters], name
+    if name in FUNCTIONS and signature.startswith("`("):
+      assert signature.strip("`") == inspect.getdoc(FUNCTIONS[name]).splitlines()[0], name
 
 
 def zeros(*shape):
@@ -131,6 +152,16 @@ def zeros(*shape):
     (
       lambda: attn.scaled_dot(zeros(0), zeros(7, 0)),
       "scaled_dot: query has shape (..., 0), expected a width k of at least 1",
+    ),
+    (
+      lambda: attn.concat(zeros(5), zeros(7, 3), zeros(11, 7), zeros(11)),
+      "concat: w_a has shape (11, 7), expected (..., n, q+k) with q+k = 8 from query of shape (5,) "
+      "and keys of shape (7, 3)",
+    ),
+    (
+      lambda: attn.general(zeros(5), zeros(7, 3), zeros(3, 5)),
+      "general: w_a has shape (3, 5), expected (..., q, k) with q = 5 from query of shape (5,), "
+      "k = 3 from keys of shape (7, 3)",
     ),
     (
       lambda: attn.additive(zeros(5), zeros(7, 3), zeros(11, 3), zeros(11, 3), zeros(11)),

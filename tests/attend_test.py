@@ -13,7 +13,9 @@ from tests import reference
 
 B, T, S, K, V, N = 2, 3, 7, 5, 13, 11
 RNG = np.random.default_rng(0)
-W_A, U_A, V_A = (RNG.normal(size=shape).astype(np.float32) for shape in ((N, K), (N, K), (N,)))
+W_A, U_A, V_A, W_G, W_C = (
+  RNG.normal(size=shape).astype(np.float32) for shape in ((N, K), (N, K), (N,), (K, K), (N, 2 * K))
+)
 SCORES = {
   "dot": (attn.dot, reference.dot),
   "scaled_dot": (attn.scaled_dot, reference.scaled_dot),
@@ -22,11 +24,22 @@ SCORES = {
     functools.partial(reference.additive, w_a=W_A, u_a=U_A, v_a=V_A),
   ),
 }
+for name, parameters in (
+  ("cosine", {}),
+  ("general", {"w_a": W_G}),
+  ("concat", {"w_a": W_C, "v_a": V_A}),
+  ("additive_projected", {"w_a": W_A[:K], "v_a": V_A[:K]}),
+):
+  SCORES[name] = (
+    functools.partial(getattr(attn, name), **parameters),
+    functools.partial(getattr(reference, name), **parameters),
+  )
 every_score = pytest.mark.parametrize("score", list(SCORES))
 scores_and_dtypes = pytest.mark.parametrize(
   'score,dtype',
   [('dot', 'float32'), ('scaled_dot', 'float32'), ('additive', 'float32'),
-   ('additive', 'bfloat16'), ('dot', 'float16')],
+   ('cosine', 'float32'), ('general', 'float32'), ('concat', 'float32'),
+   ('additive_projected', 'float32'), ('additive', 'bfloat16'), ('dot', 'float16')],
 )  # fmt: skip
 dtypes = pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 
@@ -57,15 +70,15 @@ def oracle(query, keys, values, mask, score="dot", scale=1.0):
 
 
 # Compiled once for each score, dtype and shape, whichever tests use it.
-attend = jax.jit(attn.attend, static_argnames=("score", "return_weights"))
+attend = jax.jit(attn.attend, static_argnames=("score", "chunk", "return_weights"))
 
 
-def loss(query, keys, values, mask, score=attn.dot):
-  context = attn.attend(query, keys, values, mask, score=score).context
+def loss(query, keys, values, mask, score=attn.dot, chunk=None):
+  context = attn.attend(query, keys, values, mask, score=score, chunk=chunk).context
   return jnp.sum(jnp.square(context.astype(jnp.float32)))
 
 
-gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnames="score")
+gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2)), static_argnames=("score", "chunk"))
 
 
 @every_score
@@ -283,7 +296,7 @@ def test_shared_memory_is_not_copied_for_each_sentence(leading):
 
   keys, values = keys[0].reshape(*leading, S, K), values[0].reshape(*leading, S, V)
   jax.eval_shape(functools.partial(attn.attend, score=score), query, keys, values, some_mask())
-  assert seen == [(*leading, 1, S, K)]
+  assert set(seen) == {(*leading, 1, S, K)}
 
 
 def test_weights_have_the_leading_axes_of_the_context():
@@ -323,7 +336,7 @@ def test_the_score_sees_float32_and_results_come_back_narrow(dtype):
     return attn.dot(query, keys).astype(dtype)
 
   result = attend(query, keys, values, score=score, scale=np.float64(1))
-  assert seen == [(np.float32, (B, T, K), np.float32, (B, 1, S, K))]
+  assert set(seen) == {(np.dtype(np.float32), (B, T, K), np.dtype(np.float32), (B, 1, S, K))}
   assert result.context.dtype == result.weights.dtype == dtype
   wide = jax.eval_shape(attn.attend, query, keys, jnp.ones((S, V)))
   assert wide.context.dtype == wide.weights.dtype == np.float32
@@ -366,3 +379,158 @@ def test_attending_in_a_scan_equals_attending_at_once():
   actual = jax.jit(jax.grad(scanned, (0, 1, 2)))(query, keys, values)
   for one, other in zip(actual, gradients(query, keys, values, mask), strict=True):
     np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@every_score
+@pytest.mark.parametrize("chunk", [1, 2, 3, 4])
+def test_chunks_change_no_value_and_no_gradient(score, chunk):
+  """One query at a time, a remainder, all at once, and more than there are."""
+  query, keys, values = memory()
+  mask, score = some_mask(), SCORES[score][0]
+  keys[:, 4] = np.nan
+  whole = attend(query, keys, values, mask, score=score)
+  parts = attend(query, keys, values, mask, score=score, chunk=chunk)
+  np.testing.assert_allclose(parts.context, whole.context, atol=2e-6)
+  np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
+  for one, other in zip(
+    gradients(query, keys, values, mask, score=score, chunk=chunk),
+    gradients(query, keys, values, mask, score=score),
+    strict=True,
+  ):
+    np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+def test_chunks_of_parameters_that_are_learned():
+  query, keys, values = memory()
+
+  def of_parameters(w_a, v_a, chunk):
+    score = functools.partial(attn.additive, w_a=w_a, u_a=U_A, v_a=v_a)
+    return loss(query, keys, values, some_mask(), score, chunk)
+
+  gradient = jax.jit(jax.grad(of_parameters, (0, 1)), static_argnums=2)
+  for one, other in zip(gradient(W_A, V_A, 2), gradient(W_A, V_A, None), strict=True):
+    np.testing.assert_allclose(one, other, atol=2e-5)
+  # Forward mode, and a map over the batch.
+  along = functools.partial(of_parameters, chunk=2)
+  _, slope = jax.jvp(jax.jit(along), (W_A, V_A), (W_A, V_A))
+  expected = sum(np.vdot(g, p) for g, p in zip(gradient(W_A, V_A, None), (W_A, V_A), strict=True))
+  assert float(slope) == pytest.approx(float(expected), rel=1e-4)
+  mapped = jax.jit(jax.vmap(functools.partial(attn.attend, score=SCORES["additive"][0], chunk=2)))
+  whole = attend(query, keys, values, score=SCORES["additive"][0])
+  np.testing.assert_allclose(mapped(query, keys, values).context, whole.context, atol=2e-6)
+
+
+def temporary(chunk, score, t=61, s=67, n=211, b=2):
+  """Bytes that the compiler sets aside for value and gradients, by its own account."""
+  shapes = (b, t, n), (b, s, n), (b, s, K)
+  arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+  step = jax.jit(jax.grad(functools.partial(loss, mask=None, score=score, chunk=chunk), (0, 1, 2)))
+  return step.lower(*arrays).compile().memory_analysis().temp_size_in_bytes
+
+
+def test_memory_does_not_hold_the_alignment_tensor():
+  b, t, s, n = 2, 61, 67, 211
+  opaque = lambda query, keys: jnp.tanh(query[..., None, :] + keys).sum(-1)  # noqa: E731
+  score = functools.partial(
+    attn.additive_projected, w_a=np.eye(n, dtype=np.float32), v_a=np.ones(n)
+  )
+  tensor = 4 * b * t * s * n
+  assert temporary(t, score) > tensor
+  # Some buffers as large as one chunk, the queries and the keys; and the same unasked.
+  for chunk, of in itertools.product((1, None), (score, opaque)):
+    assert temporary(chunk, of) < tensor / 6
+
+
+@pytest.mark.parametrize("name", ["additive", "additive_projected", "concat", "opaque", "each"])
+@pytest.mark.parametrize("b,t,s,n", [(3, 5, 131, 173), (11, 3, 61, 127), (2, 13, 17, 1009)])
+def test_what_is_chosen_unasked_changes_nothing(name, b, t, s, n):
+  """Tensors beyond a cache: sentence by sentence, some sentences or some queries at a time."""
+  rng = np.random.default_rng(8)
+  query, keys = (rng.normal(size=(b, size, n)).astype(np.float32) / 4 for size in (t, s))
+  w_a, u_a = (np.eye(n, dtype=np.float32) + rng.normal(size=(n, n)) / n for _ in range(2))
+  v_a = rng.normal(size=n).astype(np.float32)
+  mask = attn.length_mask(rng.integers(0, s, b), s)
+  each = rng.normal(size=(b, 1, n)).astype(np.float32)
+  score = {
+    "additive": functools.partial(attn.additive, w_a=w_a, u_a=u_a, v_a=v_a),
+    "additive_projected": functools.partial(attn.additive_projected, w_a=w_a, v_a=v_a),
+    "concat": functools.partial(attn.concat, w_a=np.concatenate([w_a, u_a], 1), v_a=v_a),
+    "opaque": lambda query, keys: jnp.tanh(query[..., None, :] - keys) @ v_a,
+    # A parameter of each sentence: those cannot be scored apart from their batch.
+    "each": functools.partial(attn.additive_projected, w_a=w_a, v_a=each),
+  }[name]
+  for one, other in zip(
+    jax.tree.leaves(attend(query, keys, mask=mask, score=score)),
+    jax.tree.leaves(attend(query, keys, mask=mask, score=score, chunk=t)),
+    strict=True,
+  ):
+    np.testing.assert_allclose(one, other, atol=3e-6)
+  values = keys[..., :7]
+  for one, other in zip(
+    gradients(query, keys, values, mask, score=score),
+    gradients(query, keys, values, mask, score=score, chunk=t),
+    strict=True,
+  ):
+    np.testing.assert_allclose(one, other, atol=3e-5)
+
+
+def test_a_chunk_is_chosen_for_what_the_score_makes():
+  seen = []
+
+  def tanh(query, keys):
+    seen.append(query.shape)
+    return jnp.tanh(query[..., None, :] + keys).sum(-1)
+
+  def dot(query, keys):
+    seen.append(query.shape)
+    return attn.dot(query, keys)
+
+  def chunks(b, t, s, score=tanh, width=512):
+    seen.clear()
+    shapes = (b, t, width), (b, s, width)
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    jax.eval_shape(functools.partial(attn.attend, score=score), *arrays)
+    return set(seen)
+
+  assert chunks(2, 3, 5) == {(2, 3, 512)}
+  # Looked at whole, then five of 61 queries and the last, of all sentences.
+  assert chunks(2, 61, 11) == {(2, 61, 512), (2, 5, 512), (2, 1, 512)}
+  # Looked at whole, then one query of some sentences: each is traced as one.
+  assert chunks(64, 3, 50) == {(64, 3, 512), (1, 512)}
+  assert chunks(64, 61, 1024, dot) == {(64, 61, 512)}
+
+
+@pytest.mark.parametrize(
+  "chunk,error,message",
+  [
+    (0, ValueError, "attend: chunk is 0, expected at least 1"),
+    (-3, ValueError, "attend: chunk is -3, expected at least 1"),
+    (2.0, TypeError, "attend: chunk is a float, expected a Python int"),
+    (True, TypeError, "attend: chunk is a bool, expected a Python int"),
+  ],
+)
+def test_chunks_that_are_none(chunk, error, message):
+  with pytest.raises(error) as raised:
+    attn.attend(*memory(), chunk=chunk)
+  assert str(raised.value) == message
+
+
+def test_location_scores_in_attend():
+  """Luong's Eq. 8: the first rows of the matrix for a shorter sentence, an error for a longer."""
+  query, keys, values = memory()
+  w_a = np.random.default_rng(7).normal(size=(11, K)).astype(np.float32)
+  mask = some_mask()
+  keys[:, 4] = np.nan
+  result = attend(
+    query, keys, values, mask, score=lambda query, keys: attn.location(query, w_a[: keys.shape[-2]])
+  )
+  for b, t in itertools.product(range(B), range(T)):
+    weights = reference.softmax(reference.location(query[b, t], w_a[:S]), mask[b, t])
+    np.testing.assert_allclose(result.weights[b, t], weights, atol=1e-6)
+    np.testing.assert_allclose(result.context[b, t], weights @ values[b], atol=3e-6)
+  with pytest.raises(ValueError) as error:
+    attn.attend(query, keys, score=lambda query, keys: attn.location(query, w_a[:5]))
+  assert str(error.value) == (
+    "attend: score returned shape (2, 3, 5), expected (2, 3, 7): a number for each of 3 queries "
+    "and 7 source positions"
+  )

@@ -15,7 +15,7 @@ import pytest
 import attn
 from tests import reference
 
-SIZES = {"s": 7, "k": 5, "q": 5, "n": 11, "v": 13}
+SIZES = {"s": 7, "k": 5, "q": 17, "n": 11, "v": 13, "q+k": 22}
 B, T = 2, 3
 
 # Relative to the largest magnitude of the result, at matmul precision 'highest'. The inputs are
@@ -31,6 +31,7 @@ class Case:
   signature: str
   takes_mask: bool = False  # as the last argument
   options: dict[str, float] = dataclasses.field(default_factory=dict)
+  wide: bool = False  # returns at least float32
 
   @property
   def op(self) -> Callable[..., jax.Array]:
@@ -39,19 +40,19 @@ class Case:
   @property
   def oracle(self) -> Callable[..., np.ndarray]:
     one = functools.partial(getattr(reference, self.name), **self.options)
-    return np.vectorize(one, signature=self.signature)
+    return np.vectorize(one, signature=self.signature.replace("+", "_"))
 
   @property
   def inputs(self) -> list[tuple[str, ...]]:
     cores = self.signature.split("->")[0].strip("()").split("),(")
-    return [tuple(core.split(",")) for core in cores]
+    return [tuple(filter(None, core.split(","))) for core in cores]
 
   def arrays(self, leading: tuple[int, ...] = (), seed: int = 0) -> list[np.ndarray]:
     """Float64 arrays; for the leading axes (b, t) the memory is shared by the t queries of b."""
     rng = np.random.default_rng(seed)
     arrays = []
     for core in self.inputs:
-      memory, parameter = core[0] == "s" and len(core) == 2, core[0] == "n"
+      memory, parameter = core[:1] == ("s",) and len(core) == 2, is_parameter(core)
       axes = () if parameter else (*leading[:-1], *[1] * bool(leading)) if memory else leading
       arrays.append(rng.normal(size=(*axes, *(SIZES[dim] for dim in core))))
     if self.inputs[0] == ("s",) and self.name not in ("softmax", "logit_variance"):  # weights
@@ -64,9 +65,18 @@ class Case:
     return "-".join([self.name, *(["mask"] if self.takes_mask else []), *self.options])
 
 
+def is_parameter(core: tuple[str, ...]) -> bool:
+  return core[:1] == ("n",) or core == ("q", "k")
+
+
 CASES = [
   Case("dot", "(k),(s,k)->(s)"),
   Case("scaled_dot", "(k),(s,k)->(s)"),
+  Case("cosine", "(k),(s,k)->(s)"),
+  Case("general", "(q),(s,k),(q,k)->(s)"),
+  Case("concat", "(q),(s,k),(n,q+k),(n)->(s)"),
+  Case("location", "(q),(s,q)->(s)"),
+  Case("predict_position", "(q),(),(n,q),(n)->()", wide=True),
   Case("additive", "(q),(s,k),(n,q),(n,k),(n)->(s)"),
   Case("project_keys", "(s,k),(n,k)->(s,n)"),
   Case("additive_projected", "(q),(s,n),(n,q),(n)->(s)"),
@@ -103,6 +113,7 @@ def test_values_equal_the_oracle_in_every_dtype(case, dtype):
   with jax.enable_x64(dtype == "float64"):
     arrays = cast(case.arrays((B, T)), dtype)
     result = case.op(*arrays)
+    dtype = np.promote_types(dtype, np.float32).name if case.wide else dtype
     assert result.dtype == dtype
   exact = [a if a.dtype == bool else np.asarray(a, np.float64) for a in arrays]
   expected = case.oracle(*exact)
@@ -157,7 +168,9 @@ def test_gradients_equal_finite_differences_of_the_oracle(case):
   assert forward == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["dot", "scaled_dot", "additive_projected"])
+@pytest.mark.parametrize(
+  "name", ["dot", "scaled_dot", "cosine", "general", "concat", "additive_projected"]
+)
 def test_a_scan_over_queries_equals_the_batch_with_its_gradient(name):
   case = next(case for case in CASES if case.name == name)
   query, memory, *parameters = cast(case.arrays((B, T)), jnp.float32)
@@ -196,12 +209,52 @@ def test_float_arrays_promote_and_integers_take_no_part():
   assert attn.softmax(half, scale=np.float32(2)).dtype == np.float16
 
 
-@pytest.mark.parametrize("name", ["dot", "scaled_dot"])
-def test_many_queries_against_many_sentences_are_one_matrix_product(name):
-  op = getattr(attn, name)
-  query, keys = jnp.ones((B, T, 5)), jnp.ones((B, 7, 5))
-  lowered = jax.jit(lambda query, keys: op(query, keys[..., None, :, :])).lower(query, keys)
-  assert lowered.as_text().count("dot_general") == 1
+@pytest.mark.parametrize(
+  "name,products", [("dot", 1), ("scaled_dot", 1), ("cosine", 1), ("general", 2)]
+)
+def test_many_queries_against_many_sentences_are_one_matrix_product(name, products):
+  """`general` has one more, of all queries with W_a."""
+  case = next(case for case in CASES if case.name == name)
+  arrays = cast(case.arrays((B, T)), jnp.float32)
+  assert jax.jit(case.op).lower(*arrays).as_text().count("dot_general") == products
+
+
+def test_scores_that_are_others_in_another_dress():
+  query, keys, w_a, u_a, v_a = next(c for c in CASES if c.name == "additive").arrays((B, T))
+  additive = attn.additive(query, keys, w_a, u_a, v_a)
+  assert_close(attn.concat(query, keys, np.concatenate([w_a, u_a], -1), v_a), additive)
+  # Luong's released code: v_a^T tanh(W_a h_t + h_s).
+  wide = np.random.default_rng(2).normal(size=(B, 1, 7, 11))
+  released = np.tanh((query @ w_a.T)[:, :, None] + wide) @ v_a
+  assert_close(attn.additive(query, wide, w_a, np.eye(11), v_a), released)
+  assert_close(attn.additive_projected(query, wide, w_a, v_a), released)
+  same = query[..., :5]
+  assert_close(attn.general(same, keys, np.eye(5)), attn.dot(same, keys))
+  assert_close(attn.scaled_dot(same, keys), attn.dot(same, keys) / np.sqrt(5))
+  lengths = np.linalg.norm(same, axis=-1, keepdims=True) * np.linalg.norm(keys, axis=-1)
+  assert_close(attn.cosine(same, keys) * lengths, attn.dot(same, keys))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_cosine_of_vectors_of_any_length(dtype):
+  """The angle alone; a zero vector scores 0 with zero gradient."""
+  rng = np.random.default_rng(0)
+  query, keys = (jnp.asarray(rng.normal(size=shape), dtype) for shape in ((5,), (7, 5)))
+  expected = reference.cosine(np.asarray(query, float), np.asarray(keys, float))
+  limits = jnp.finfo(dtype)
+  for factor in (0.1 * limits.max, limits.tiny * 64, -1.0):
+    assert_close(
+      attn.cosine(query * jnp.asarray(factor, dtype), keys), np.sign(factor) * expected, dtype, 4
+    )
+  keys = keys.at[2].set(0)
+  zero = jnp.zeros_like(query)
+  scores, pull = jax.vjp(attn.cosine, query, keys)
+  d_query, d_keys = pull(jnp.ones_like(scores))
+  assert scores[2] == 0 and not d_keys[2].any() and jnp.isfinite(d_query).all()
+  scores, pull = jax.vjp(attn.cosine, zero, keys)
+  assert not scores.any() and not any(gradient.any() for gradient in pull(jnp.ones_like(scores)))
+  # The gradient to a vector is orthogonal to it, and does not follow its length.
+  assert abs(float(jnp.vdot(d_query.astype(jnp.float32), query.astype(jnp.float32)))) < 0.02
 
 
 def test_additive_never_transposes_the_alignment_tensor():
@@ -233,6 +286,8 @@ def test_golden_numbers_of_the_chapter():
   "name,expected",
   [
     ("dot", [0.909443, 0.0452785, 0.0452785]),
+    ("general", [0.24472847, 0.66524096, 0.09003057]),
+    ("concat", [0.16280854, 0.64691125, 0.19028021]),
     ("additive", [0.85827525, 0.08695044, 0.0547743]),
   ],
 )
@@ -241,6 +296,12 @@ def test_golden_weights_of_each_score(name, expected):
   query, keys = jnp.array([[[1.0, -1.0]]]), jnp.array([[[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]]])
   score = {
     "dot": attn.dot,
+    "general": functools.partial(attn.general, w_a=jnp.array([[1.0, 2.0], [0.0, 1.0]])),
+    "concat": functools.partial(
+      attn.concat,
+      w_a=jnp.array([[1.0, 0.0, 0.5, 0.0], [0.0, 1.0, 0.0, 0.5]]),
+      v_a=jnp.array([1.0, 2.0]),
+    ),
     "additive": functools.partial(
       attn.additive,
       w_a=jnp.array([[1.0, 0.5], [0.0, 1.0]]),
@@ -278,12 +339,12 @@ def test_long_rows_of_half_precision_still_sum_to_one():
   )
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name != "project_keys"], ids=str)
+@every_case
 @pytest.mark.parametrize("b,s", [(0, 7), (2, 0)])
 def test_empty_batches_and_empty_sources(case, b, s):
   sizes = {**SIZES, "s": s}
   arrays = [
-    np.ones((*(() if core[0] == "n" else (b,)), *(sizes[dim] for dim in core)), np.float32)
+    np.ones((*(() if is_parameter(core) else (b,)), *(sizes[dim] for dim in core)), np.float32)
     for core in case.inputs
   ]
   if case.takes_mask:
@@ -291,7 +352,7 @@ def test_empty_batches_and_empty_sources(case, b, s):
   result = case.op(*arrays)
   output = [sizes[dim] for dim in case.signature.split("->")[1].strip("()").split(",") if dim]
   assert result.shape == (b, *output)
-  assert not result.any() or s
+  assert not result.any() or s or "s" not in case.signature
   gradient = jax.jit(jax.grad(lambda a: case.op(a, *arrays[1:]).sum()))(arrays[0])
   assert np.isfinite(gradient).all()
 
@@ -366,7 +427,7 @@ def test_the_context_lies_in_the_hull_and_does_not_depend_on_the_order(scores, m
 
 
 def test_functions_with_bound_parameters_are_scores():
-  query, keys, w_a, u_a, v_a = CASES[2].arrays()
+  query, keys, w_a, u_a, v_a = next(c for c in CASES if c.name == "additive").arrays()
   score = functools.partial(attn.additive, w_a=w_a, u_a=u_a, v_a=v_a)
   assert_close(score(query, keys), reference.additive(query, keys, w_a, u_a, v_a))
 

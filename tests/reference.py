@@ -21,6 +21,39 @@ def scaled_dot(query: Array, keys: Array) -> Array:
   return dot(query, keys) / math.sqrt(len(query))
 
 
+def cosine(query: Array, keys: Array) -> Array:
+  """q^T k / (|q| |k|), 0 for a vector of zeros."""
+  norms = [math.hypot(*query) * math.hypot(*key) for key in keys]
+  scores = dot(query, keys)
+  return np.array([e / n if n else 0.0 for e, n in zip(scores, norms, strict=True)], float)
+
+
+def general(query: Array, keys: Array, w_a: Array) -> Array:
+  """Luong 2015, 3.1: h_t^T W_a h_s."""
+  return np.array(
+    [
+      sum(query[i] * w_a[i, j] * key[j] for i in range(len(query)) for j in range(len(key)))
+      for key in keys
+    ],
+    float,
+  )
+
+
+def concat(query: Array, keys: Array, w_a: Array, v_a: Array) -> Array:
+  """Luong 2015, 3.1: v_a^T tanh(W_a [h_t; h_s])."""
+  scores = []
+  for key in keys:
+    joined = [*query, *key]
+    hidden = [math.tanh(sum(w * x for w, x in zip(row, joined, strict=True))) for row in w_a]
+    scores.append(sum(v * h for v, h in zip(v_a, hidden, strict=True)))
+  return np.array(scores, float)
+
+
+def location(query: Array, w_a: Array) -> Array:
+  """Luong 2015, Eq. 8 before its softmax: W_a h_t."""
+  return np.array([sum(w * q for w, q in zip(row, query, strict=True)) for row in w_a], float)
+
+
 def project_keys(keys: Array, u_a: Array) -> Array:
   """Bahdanau 2015, A.1.2: U_a h_j."""
   rows = [[sum(u * h for u, h in zip(row, key, strict=True)) for row in u_a] for key in keys]
@@ -82,6 +115,51 @@ def attend(
   if any(not np.isfinite(values[j]).all() for j in readable):
     return np.full(values.shape[1], np.nan), weights
   return context(weights, values, mask), weights
+
+
+def predict_position(query: Array, length: float, w_p: Array, v_p: Array) -> float:
+  """Luong 2015, Eq. 9: S sigmoid(v_p^T tanh(W_p h_t))."""
+  inner = sum(v * math.tanh(x) for v, x in zip(v_p, location(query, w_p), strict=True))
+  return length / (1 + math.exp(-inner))
+
+
+def window_mask(position: float, length: int, half_width: int, size: int) -> Array:
+  """Luong 2015, 3.2: the positions of the sentence in [p - D, p + D]."""
+  return np.array([abs(s - position) <= half_width and s < length for s in range(size)], bool)
+
+
+def gaussian(position: float, half_width: int, size: int) -> Array:
+  """Luong 2015, Eq. 10, its second factor; with D = 0 the limit."""
+  if half_width == 0:
+    return np.array([float(s == position) for s in range(size)])
+  sigma = half_width / 2
+  return np.array([math.exp(-((s - position) ** 2) / (2 * sigma**2)) for s in range(size)], float)
+
+
+def attend_local(
+  query: Array,
+  keys: Array,
+  values: Array,
+  position: float,
+  length: int,
+  half_width: int,
+  *,
+  score: Callable[[Array, Array], Array] = dot,
+  mask: Array | None = None,
+  scale: float = 1.0,
+  bell: bool = True,
+  renormalise: bool = False,
+) -> tuple[Array, Array]:
+  """Luong 2015, Eq. 10: context and weights over the whole source of one query."""
+  allowed = window_mask(position, length, half_width, len(keys))
+  if mask is not None:
+    allowed = allowed & mask
+  _, weights = attend(query, keys, values, allowed, score, scale)
+  if bell:
+    weights = weights * gaussian(position, half_width, len(keys))
+  if renormalise and weights.any():
+    weights = weights / weights.sum()
+  return context(weights, values, allowed), weights
 
 
 def entropy(weights: Array) -> float:

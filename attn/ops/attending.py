@@ -1,7 +1,6 @@
 """Attending: score, softmax and context in one call, safe against whatever a mask hides."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -10,11 +9,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, Real
 
 from attn.ops.contexts import context
-from attn.ops.lifting import check_shapes, mask_array, real_array, result_dtype, widened
-from attn.ops.scores import dot
+from attn.ops.lifting import (
+  check_shapes,
+  integer_array,
+  mask_array,
+  python_int,
+  real_array,
+  result_dtype,
+  widened,
+)
+from attn.ops.scores import dot, location
+from attn.ops.scoring import Score, held, scored
 from attn.ops.weights import softmax
-
-Score = Callable[[jax.Array, jax.Array], jax.Array]
+from attn.ops.windows import bell, wide_position
 
 
 class Attention(NamedTuple):
@@ -37,6 +44,7 @@ def attend(
   *,
   score: Score = dot,
   scale: Real[Array, ""] | float = 1.0,
+  chunk: int | None = None,
   return_weights: bool = True,
 ) -> Attention:
   """(t,q),(s,k),(s,v),(t,s)->(t,v),(t,s)
@@ -57,10 +65,16 @@ def attend(
     values: [..., s, v]; the keys when None, as h_j has both roles in the papers.
     mask: boolean, True where the query may attend. With r leading axes in query, keys and values
       together, a mask of r + 2 axes is [..., t, s], one of fewer is [..., s]: sizes never decide.
-    score: called once as score(query [..., t, q], keys [..., 1, s, k]), and has to return
-      [..., t, s]. Any score of this package that takes query and keys, its other parameters bound
-      by `functools.partial`. Query and keys arrive in at least float32.
+    score: called as score(query [..., c, q], keys [..., 1, s, k]), and has to return [..., c, s],
+      for all c = t queries, some of them or some of the sentences (the leading axes). Any score of
+      this package that takes query and keys, its other parameters bound by `functools.partial`.
+      Query and keys arrive in at least float32.
     scale: multiplies the scores; one number, which may be traced, zero or negative.
+    chunk: how many queries are scored at a time, of the whole batch at once; at least 1. The
+      backward pass scores each chunk again, so that a tensor [..., t, s, n] of additive attention
+      is never whole. None scores all at once, unless the score makes an array that is larger than
+      a cache and larger than all that goes in and comes out: then as many at a time as fit, or
+      one of as many sentences. The additive scores of this package project both sides once.
     return_weights: whether to return the weights beside the context.
 
   Returns:
@@ -69,7 +83,8 @@ def attend(
 
   Raises:
     TypeError: the mask is not boolean, or another argument does not hold real numbers.
-    ValueError: a shape does not fit, the mask has too many axes, or `score` returned another shape.
+    ValueError: a shape does not fit, the mask has too many axes, `score` returned another shape,
+      or `chunk` is below 1.
 
   Example:
     >>> import attn, functools, jax.numpy as jnp
@@ -103,12 +118,7 @@ def attend(
   # The score must not see the rest of the non-finite keys either, or they would reach queries that
   # mask them: they become the NaN scores of the queries that do read them.
   finite = jnp.isfinite(keys).all(-1)
-  scores = score(query, jnp.where(finite[..., None], keys, 0)[..., None, :, :])
-  expected = (*np.broadcast_shapes(query.shape[:-2], keys.shape[:-2]), *full[-2:])
-  if jnp.shape(scores) != expected:
-    raise ValueError(
-      f"attend: score returned shape {jnp.shape(scores)}, expected {expected}, that is [..., t, s]"
-    )
+  scores = scored(score, query, jnp.where(finite[..., None], keys, 0)[..., None, :, :], chunk)
   scores = _poison(scores.astype(widened(dtype)), mask & ~finite[..., None, :])
   weights = softmax(scores, mask, scale=scale)
   contexts = context(weights, values[..., None, :, :], mask).astype(dtype)
@@ -157,3 +167,153 @@ def _keep(rows: jax.Array, read: jax.Array, dtype: np.dtype) -> jax.Array:
 @functools.partial(jax.jit, inline=True)
 def _poison(scores: jax.Array, where: jax.Array) -> jax.Array:
   return jnp.where(where, jnp.nan, scores)
+
+
+def attend_local(
+  query: Real[Array, "... t q"],
+  keys: Real[Array, "... s k"],
+  values: Real[Array, "... s v"] | None,
+  position: Real[Array, "... t"],
+  length: Integer[Array, "..."],
+  *,
+  half_width: int,
+  score: Score = dot,
+  mask: Bool[Array, "... s"] | None = None,
+  scale: Real[Array, ""] | float = 1.0,
+  gaussian: bool = True,
+  renormalise: bool = False,
+) -> Attention:
+  """(t,q),(s,k),(s,v),(t),()->(t,v),(t,w)
+
+  Local attention: each query sees the w = 2D + 1 source positions around its centre alone.
+
+  Softmax over the window, then the Gaussian around the centre, not renormalised. Only the keys and
+  values of the window are gathered, so the forward work does not grow with s; the gradient to the
+  keys is dense, and to write it grows with s. It equals `attn.attend` with `attn.window_mask`, its
+  weights multiplied by `attn.gaussian`.
+
+  A query whose window holds nothing to attend to has zero weights, zero context and zero gradient.
+  What is outside its window or masked, NaN included, never reaches a query, nor what is only there
+  any gradient. A NaN or inf inside makes NaN of the query, and so does a position that is NaN.
+
+  Source: Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.2: local-p, with the centre of
+  `attn.predict_position`, Eq. 9 and 10; local-m, with the centre t and `gaussian=False`.
+
+  Args:
+    query: h_t, [..., t, q].
+    keys: [..., s, k].
+    values: [..., s, v]; the keys when None.
+    position: the centre of each query's window, counted from 0, [..., t]. Its gradient comes
+      through the Gaussian; the ends of the window have none.
+    length: integers, the number of source positions, [...]; above s it acts as s.
+    half_width: D, a Python int of at least 0. With D = 0 the window is the centre, if an integer.
+    score: called once as score(query [..., t, q], keys [..., t, w, k]), and has to return
+      [..., t, w]. Any score of this package that takes query and keys, its other parameters bound
+      by `functools.partial`. Not `attn.location`, which scores absolute positions: that is
+      `attn.attend` with `attn.window_mask`.
+    mask: boolean, [..., s], True where it may be attended to inside the window as well.
+    scale: multiplies the scores; one number, which may be traced, zero or negative.
+    gaussian: whether to multiply the weights by the Gaussian, as local-p does and local-m does not.
+    renormalise: whether to divide them by their sum after that, as the paper does not.
+
+  Returns:
+    `Attention(context [..., t, v], weights [..., t, w], positions [..., t, w])`; the positions,
+    int32, are the consecutive source positions of the weights. The window is moved inside the
+    source at its ends, so that some of them lie further than D from the centre, and weigh 0; where
+    s < w some are s and above, and weigh 0.
+
+  Raises:
+    TypeError: the mask is not boolean, length holds no integers, half_width is no Python int, or
+      another argument no real numbers.
+    ValueError: a shape does not fit, half_width is negative, or `score` is `attn.location` or
+      returned another shape.
+
+  Example:
+    >>> import attn, jax.numpy as jnp
+    >>> memory = jnp.array([[2., 0.], [0., 2.], [1., 1.], [9., 9.]])
+    >>> query, position = jnp.array([[1., 2.], [1., 2.]]), jnp.array([0., 1.5])
+    >>> local = attn.attend_local(query, memory, memory, position, jnp.array(3), half_width=1)
+    >>> with jnp.printoptions(precision=3):
+    ...   print(local.weights, local.positions.tolist())
+    [[0.119 0.119 0.   ]
+     [0.    0.443 0.163]] [[0, 1, 2], [0, 1, 2]]
+  """
+  inner = score
+  while isinstance(inner, functools.partial):
+    inner = inner.func
+  if inner is location:
+    raise ValueError(
+      "attend_local: score is attn.location, which scores absolute positions; use attn.attend with "
+      "mask=attn.window_mask(...)"
+    )
+  half_width = python_int("attend_local", "half_width", half_width)
+  query, keys = real_array("attend_local", "query", query), real_array("attend_local", "keys", keys)
+  values = keys if values is None else real_array("attend_local", "values", values)
+  position = wide_position("attend_local", position)
+  length = integer_array("attend_local", "length", length)
+  mask = mask_array("attend_local", mask)
+  arrays = {"query": query, "keys": keys, "values": values, "position": position, "length": length}
+  dims = [("t", "q"), ("s", "k"), ("s", "v"), ("t",), ()]
+  leading = check_shapes("attend_local", [*dims, ("s",)], {**arrays, "mask": mask})
+  dtype = result_dtype([query, keys, values])
+
+  first, live = _window(position, length, mask, half_width, keys.shape[-2])
+  live = live.reshape((1,) * (len(leading) + 2 - live.ndim) + live.shape)
+  positions = first[..., None] + jnp.arange(2 * half_width + 1)
+  near_keys, finite = _gathered(keys, first, live, widened(dtype))
+  near_values, finite_values = (
+    (near_keys, finite) if values is keys else _gathered(values, first, live, widened(dtype))
+  )
+  score = held("attend_local", score, np.broadcast_shapes(query.shape[:-2], near_keys.shape[:-3]))
+  scores = score(_keep(query, live.any(-1), widened(dtype)), near_keys)
+  distance = positions.astype(position.dtype) - position[..., None]
+  scores = _poison(scores.astype(widened(dtype)), live & (~finite | jnp.isnan(distance)))
+  weights = softmax(scores, live, scale=scale)
+  if gaussian:
+    weights = weights * bell(jnp.where(live, distance, 0), half_width).astype(weights.dtype)
+    if renormalise:
+      total = weights.sum(-1, keepdims=True)
+      weights = weights / jnp.where(total == 0, 1, total)
+  contexts = _poison(context(weights, near_values), (live & ~finite_values).any(-1, keepdims=True))
+  shape = (*leading, *positions.shape[-2:])
+  return Attention(
+    jnp.broadcast_to(contexts, (*leading, *contexts.shape[-2:])).astype(dtype),
+    jnp.broadcast_to(weights, shape).astype(dtype),
+    jnp.broadcast_to(positions, shape),
+  )
+
+
+def _window(
+  position: jax.Array, length: jax.Array, mask: jax.Array | None, half_width: int, size: int
+) -> tuple[jax.Array, jax.Array]:
+  """Where each query's slots start, int32 [..., t], and which it may attend to, [..., t, w]."""
+  width = 2 * half_width + 1
+  # Clipped as floats: an integer could not hold a position far outside.
+  first = jnp.clip(jnp.floor(position) - half_width, 0, max(0, size - width))
+  first = jnp.where(jnp.isnan(first), 0, first).astype(jnp.int32)
+  positions = first[..., None] + jnp.arange(width)
+  live = positions < jnp.minimum(length, size)[..., None, None]
+  # Not `<=`: a position that is NaN keeps its slots, to make NaN of them.
+  live &= ~(jnp.abs(positions.astype(position.dtype) - position[..., None]) > half_width)
+  return first, live if mask is None else live & _slots(mask[..., None], first, width)[..., 0]
+
+
+def _slots(rows: jax.Array, first: jax.Array, width: int) -> jax.Array:
+  """Rows first ... first + width - 1 of [..., s, k], for each first [..., t]: [..., t, w, k]."""
+  missing = max(0, width - rows.shape[-2])
+  rows = jnp.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (0, missing), (0, 0)])
+  # One slice a query, not `width` single rows.
+  take = lambda rows, first: jax.lax.dynamic_slice_in_dim(rows, first, width)  # noqa: E731
+  slots: jax.Array = jnp.vectorize(take, signature="(s,k),()->(w,k)")(rows[..., None, :, :], first)
+  return slots
+
+
+# Compiled, as `_keep` is.
+@functools.partial(jax.jit, static_argnames="dtype", inline=True)
+def _gathered(
+  rows: jax.Array, first: jax.Array, live: jax.Array, dtype: np.dtype
+) -> tuple[jax.Array, jax.Array]:
+  """The slots of rows, zeros for what no query may see or is not finite, and which are finite."""
+  slots = _slots(rows, first, live.shape[-1])
+  finite = jnp.isfinite(slots).all(-1)
+  return jnp.where((live & finite)[..., None], slots, 0).astype(dtype), finite

@@ -18,16 +18,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def lifted(signature: str, *, wide: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
   """Decorates a function of one query: its positional parameters are arrays, the rest options.
 
   A parameter `mask` is boolean and may be None: then its dimensions leave the signature. All other
-  arrays hold real numbers, and the result has the dtype that the floating ones promote to. Options
-  reach the function as they are. Arrays enter one compiled call untouched, because even a cast of a
-  NaN that is masked later would stop a program that runs under `jax_debug_nans`.
+  arrays hold real numbers, and the result has the dtype that the floating ones promote to, or with
+  `wide` at least float32. A dimension may be the sum of two others, `q+k`. Options reach the
+  function as they are. Arrays enter one compiled call untouched, because even a cast of a NaN that
+  is masked later would stop a program that runs under `jax_debug_nans`.
   """
   inputs, output = signature.split("->")
-  dims = [tuple(re.findall(r"\w+", core)) for core in re.findall(r"\((.*?)\)", inputs)]
+  dims = [tuple(filter(None, core.split(","))) for core in re.findall(r"\((.*?)\)", inputs)]
 
   def decorate(function: Callable[P, R]) -> Callable[P, R]:
     parameters = inspect.signature(function)
@@ -37,10 +38,11 @@ def lifted(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def apply(arrays: Sequence[jax.Array | None], options: dict[str, Any]) -> Any:
       present = [array for array in arrays if array is not None]
       dtype = result_dtype(present)
-      wide = [array if array.dtype == bool else array.astype(widened(dtype)) for array in present]
-      cores = ",".join(f"({','.join(core)})" for core in dims[: len(present)])
+      widest = [array if array.dtype == bool else array.astype(widened(dtype)) for array in present]
+      cores = ",".join(f"({','.join(core)})" for core in dims[: len(present)]).replace("+", "_")
       core = functools.partial(function, **options)
-      return jnp.vectorize(core, signature=f"{cores}->{output}")(*wide).astype(dtype)
+      result = jnp.vectorize(core, signature=f"{cores}->{output}")(*widest)
+      return result.astype(widened(dtype) if wide else dtype)
 
     @functools.wraps(function)
     def op(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -81,6 +83,23 @@ def mask_array(op: str, value: Any) -> jax.Array | None:
   return array
 
 
+def integer_array(op: str, name: str, value: Any) -> jax.Array:
+  """Returns `value` as an array if it holds integers, or raises TypeError."""
+  array = jnp.asarray(value)
+  if not jnp.issubdtype(array.dtype, jnp.integer):
+    raise TypeError(f"{op}: {name} has dtype {array.dtype}, expected integers")
+  return array
+
+
+def python_int(op: str, name: str, value: int, *, least: int = 0) -> int:
+  """Returns a size that a program is traced for, or raises TypeError or ValueError."""
+  if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    raise TypeError(f"{op}: {name} is a {type(value).__name__}, expected a Python int")
+  if value < least:
+    raise ValueError(f"{op}: {name} is {value}, expected at least {least}")
+  return int(value)
+
+
 def _as_array(value: Any) -> jax.Array:
   # A NumPy array stays one: `jnp.asarray` stops at a NaN under `jax_debug_nans`.
   array: jax.Array = value
@@ -113,7 +132,7 @@ def check_shapes(op: str, dims: Sequence[Sequence[str]], arrays: dict[str, Any])
       continue
     shape = tuple(array.shape)
     split = len(shape) - len(core)
-    known = {dim: sizes[dim] for dim in core if dim in sizes}
+    known = {dim: _size(dim, sizes) for dim in core if set(dim.split("+")) <= sizes.keys()}
     actual = dict(zip(core, shape[split:], strict=False))
     if split < 0 or any(actual[dim] != size for dim, (size, _) in known.items()):
       expected = ", ".join(["...", *core])
@@ -132,3 +151,9 @@ def check_shapes(op: str, dims: Sequence[Sequence[str]], arrays: dict[str, Any])
     for dim, size in actual.items():
       sizes.setdefault(dim, (size, f"{name} of shape {shape}"))
   return leading
+
+
+def _size(dim: str, sizes: dict[str, tuple[int, str]]) -> tuple[int, str]:
+  """The size of a dimension, or of the sum of several, and the arguments that it comes from."""
+  parts = [sizes[part] for part in dim.split("+")]
+  return sum(size for size, _ in parts), " and ".join(dict.fromkeys(source for _, source in parts))

@@ -5,7 +5,9 @@ Every op takes one query, or any leading axes of queries; the body is the paper'
 
 import math
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Real
 
 from attn.ops.lifting import lifted
@@ -74,6 +76,127 @@ def scaled_dot(query: Real[Array, "... k"], keys: Real[Array, "... s k"]) -> Flo
   if width == 0:
     raise ValueError("scaled_dot: query has shape (..., 0), expected a width k of at least 1")
   return jnp.vecdot(query, keys) / math.sqrt(width)
+
+
+@lifted("(k),(s,k)->(s)")
+def cosine(query: Real[Array, "... k"], keys: Real[Array, "... s k"]) -> Float[Array, "... s"]:
+  """(k),(s,k)->(s)
+
+  Cosine score: q^T k_s / (|q| |k_s|), the angle alone, between -1 and 1.
+
+  The dot product is |q| |k_s| cos(theta), so that long vectors sharpen its softmax; here they do
+  not. A zero vector scores 0 with a zero gradient. Norms neither overflow nor vanish.
+
+  Source: the content-based addressing of Graves, Wayne and Danihelka 2014 (arXiv:1410.5401), Eq. 6.
+
+  Args:
+    query: q, [..., k].
+    keys: k_s for every source position, [..., s, k], as wide as the query.
+
+  Returns:
+    Scores [..., s] in the promoted dtype. For many queries against one sentence:
+    `attn.cosine(query, keys[..., None, :, :])`, [..., t, s].
+
+  Raises:
+    TypeError: an argument does not hold real numbers.
+    ValueError: the widths differ, or the leading axes do not broadcast.
+
+  Example:
+    >>> import attn, jax.numpy as jnp
+    >>> keys = jnp.array([[3., 3.], [0., -2.], [0., 0.]])
+    >>> with jnp.printoptions(precision=3):
+    ...   print(attn.cosine(jnp.array([0., 1e30]), keys))
+    [ 0.707 -1.     0.   ]
+  """
+  return jnp.vecdot(_direction(query), _direction(keys))
+
+
+def _direction(vectors: jax.Array) -> jax.Array:
+  """Vectors [..., k] of length 1; a zero vector stays zero, with a zero gradient."""
+  # The angle does not depend on the largest magnitude, so neither does the gradient.
+  largest = jax.lax.stop_gradient(jnp.max(jnp.abs(vectors), -1, initial=0, keepdims=True))
+  vectors = vectors / jnp.where(largest < np.finfo(vectors.dtype).tiny, 1, largest)
+  squares = jnp.sum(jnp.square(vectors), -1, keepdims=True)
+  zero = squares == 0
+  return jnp.where(zero, 0, vectors / jnp.sqrt(jnp.where(zero, 1, squares)))
+
+
+@lifted("(q),(s,k),(q,k)->(s)")
+def general(
+  query: Real[Array, "... q"], keys: Real[Array, "... s k"], w_a: Real[Array, "... q k"]
+) -> Float[Array, "... s"]:
+  """(q),(s,k),(q,k)->(s)
+
+  General score: score(h_t, h_s) = h_t^T W_a h_s for every source position s.
+
+  The query is projected, not the keys: one product of width k a query, and then the dot score.
+
+  Source: Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.1, the score `general` of
+  Eq. 7.
+
+  Args:
+    query: the target state h_t, [..., q].
+    keys: the source states h_s, [..., s, k].
+    w_a: W_a, [..., q, k].
+
+  Returns:
+    Scores [..., s] in the promoted dtype. For many queries against one sentence:
+    `attn.general(query, keys[..., None, :, :], w_a)`, [..., t, s].
+
+  Raises:
+    TypeError: an argument does not hold real numbers.
+    ValueError: a shape does not fit the signature, or the leading axes do not broadcast.
+
+  Example:
+    >>> import attn, jax.numpy as jnp
+    >>> keys = jnp.array([[1., 0.], [0., 2.], [-1., 1.]])
+    >>> print(attn.general(jnp.array([1., -1.]), keys, jnp.array([[1., 2.], [0., 1.]])))
+    [1. 2. 0.]
+  """
+  return jnp.vecdot(query @ w_a, keys)
+
+
+@lifted("(q),(s,k),(n,q+k),(n)->(s)")
+def concat(
+  query: Real[Array, "... q"],
+  keys: Real[Array, "... s k"],
+  w_a: Real[Array, "... n q+k"],
+  v_a: Real[Array, "... n"],
+) -> Float[Array, "... s"]:
+  """(q),(s,k),(n,q+k),(n)->(s)
+
+  Concat score: score(h_t, h_s) = v_a^T tanh(W_a [h_t; h_s]) for every source position s.
+
+  With W_a = [W, U] it is `attn.additive` with W and U, and is computed as that: no concatenation.
+  Luong's released code has U fixed to the identity instead: `attn.additive` with `u_a=jnp.eye(n)`.
+
+  Source: Luong, Pham and Manning 2015 (arXiv:1508.04025), section 3.1, the score `concat` of Eq. 7.
+
+  Args:
+    query: the target state h_t, [..., q].
+    keys: the source states h_s, [..., s, k].
+    w_a: W_a, [..., n, q + k], its first q columns for the query.
+    v_a: v_a, [..., n].
+
+  Returns:
+    Scores [..., s] in the promoted dtype. For many queries against one sentence:
+    `attn.concat(query, keys[..., None, :, :], w_a, v_a)`, [..., t, s]; it holds a tensor
+    [..., t, s, n].
+
+  Raises:
+    TypeError: an argument does not hold real numbers.
+    ValueError: a shape does not fit the signature, or the leading axes do not broadcast.
+
+  Example:
+    >>> import attn, jax.numpy as jnp
+    >>> keys = jnp.array([[1., 0.], [0., 2.], [-1., 1.]])
+    >>> w_a = jnp.array([[1., 0., .5, 0.], [0., 1., 0., .5]])
+    >>> with jnp.printoptions(precision=3):
+    ...   print(attn.concat(jnp.array([1., -1.]), keys, w_a, jnp.array([1., 2.])))
+    [-0.618  0.762 -0.462]
+  """
+  (q,) = query.shape
+  return additive(query, keys, w_a[:, :q], w_a[:, q:], v_a)
 
 
 @lifted("(q),(s,k),(n,q),(n,k),(n)->(s)")
@@ -194,3 +317,37 @@ def additive_projected(
   """
   # v_a stands on the right of its sum: on the left, XLA copies all of [..., s, n] to transpose it.
   return jnp.tanh(w_a @ query + projected) @ v_a
+
+
+@lifted("(q),(s,q)->(s)")
+def location(query: Real[Array, "... q"], w_a: Real[Array, "... s q"]) -> Float[Array, "... s"]:
+  """(q),(s,q)->(s)
+
+  Location score: W_a h_t, a score for each source position from the target state alone.
+
+  W_a has one row for each position of the longest sentence; a shorter one uses its first rows.
+
+  Source: Luong, Pham and Manning 2015 (arXiv:1508.04025), Eq. 8, without its softmax.
+
+  Args:
+    query: the target state h_t, [..., q].
+    w_a: W_a, [..., s, q].
+
+  Returns:
+    Scores [..., s] in the promoted dtype. As a score of `attn.attend`, with keys of any width:
+    `score=lambda query, keys: attn.location(query, w_a[: keys.shape[-2]])`.
+
+  Raises:
+    TypeError: an argument does not hold real numbers.
+    ValueError: the widths differ, or the leading axes do not broadcast.
+
+  Example:
+    >>> import attn, jax.numpy as jnp
+    >>> w_a = jnp.array([[1., 0.], [0., 2.], [-1., 1.]])
+    >>> print(attn.location(jnp.array([1., -1.]), w_a))
+    [ 1. -2. -2.]
+    >>> score = lambda query, keys: attn.location(query, w_a[: keys.shape[-2]])
+    >>> print(attn.attend(jnp.ones((5, 2)), jnp.ones((2, 7)), score=score).weights.shape)
+    (5, 2)
+  """
+  return w_a @ query

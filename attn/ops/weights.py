@@ -2,10 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, Real
 
-from attn.ops.lifting import lifted
+from attn.ops.lifting import integer_array, lifted, python_int
 
 
 @lifted("(s),(s)->(s)")
@@ -87,11 +86,5 @@ def length_mask(lengths: Integer[Array, "..."], size: int) -> Bool[Array, "... s
     [[ True  True False]
      [False False False]]
   """
-  lengths = jnp.asarray(lengths)
-  if not jnp.issubdtype(lengths.dtype, jnp.integer):
-    raise TypeError(f"length_mask: lengths has dtype {lengths.dtype}, expected integers")
-  if not isinstance(size, int | np.integer):
-    raise TypeError(f"length_mask: size is a {type(size).__name__}, expected a Python int")
-  if size < 0:
-    raise ValueError(f"length_mask: size is {size}, expected at least 0")
-  return jnp.arange(size) < lengths[..., None]
+  lengths = integer_array("length_mask", "lengths", lengths)
+  return jnp.arange(python_int("length_mask", "size", size)) < lengths[..., None]
