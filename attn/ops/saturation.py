@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Real
 
-from attn.ops.attending import Score
 from attn.ops.lifting import (
   check_shapes,
   lifted,
@@ -18,6 +17,7 @@ from attn.ops.lifting import (
   widened,
 )
 from attn.ops.scores import dot
+from attn.ops.scoring import Score
 from attn.ops.weights import softmax
 
 
