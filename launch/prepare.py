@@ -3,24 +3,29 @@
 Examples:
   python -m launch.prepare --data=g2p,reverse
   python -m launch.prepare --data=all --data_dir=/scratch/data
+  python -m launch.prepare --data=parallel_text --set=data.source=de.gz --set=data.target=en.gz
 
 What is prepared already is left as it is, so running the command again resumes it. Every command
-that reads a data set prepares it if need be; this one does only that.
+that reads a data set prepares it if need be; this one does only that. `all` is every data set that
+needs no files of the user's.
 """
 
+import dataclasses
 import time
 
 from absl import flags as absl_flags
 
 from launch import flags
 
-FLAGS = flags.define("data", "list")
+FLAGS = flags.define("data", "set", "list")
 absl_flags.DEFINE_string("data_dir", "data", "folder of the data sets", flag_values=FLAGS)
 
 
 def main(values: absl_flags.FlagValues) -> int:
   """Prepares the data sets that the flags name."""
+  from attn import configs
   from attn.data import catalog
+  from attn.data.config import TEXT, DataConfig
 
   known = catalog.names()
   if values.list:
@@ -28,13 +33,21 @@ def main(values: absl_flags.FlagValues) -> int:
     return 0
   if not values.data:
     raise flags.UserError(f"--data=NAME is missing: there is {', '.join(known)}, or all")
-  names = known if values.data == "all" else [name.strip() for name in values.data.split(",")]
+  if values.data == "all":
+    names = [name for name in known if name != TEXT]
+  else:
+    names = [name.strip() for name in values.data.split(",")]
+  asked = []
   for name in names:
     catalog.levels(name)  # an unknown name is refused before another one is downloaded
-  for name in names:
+    data = DataConfig(name=name, data_dir=values.data_dir)
+    # The paths are those of launch.train, where the data are a field.
+    holder = dataclasses.make_dataclass("Prepared", [("data", DataConfig, data)], frozen=True)
+    asked.append(configs.assign(holder(), values.set).data)
+  for data, files in [(data, data.files()) for data in asked]:
     began = time.monotonic()
-    folder = catalog.prepare(name, values.data_dir)
-    print(f"{name}: ready in {folder} after {time.monotonic() - began:.1f} s", flush=True)
+    folder = catalog.prepare(data.name, data.data_dir, files)
+    print(f"{data.name}: ready in {folder} after {time.monotonic() - began:.1f} s", flush=True)
   return 0
 
 

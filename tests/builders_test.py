@@ -84,7 +84,10 @@ def _one_line(caught):
 
 
 def test_names_and_levels():
-  assert catalog.names() == ("g2p", "copy", "reverse", "lexicon", "fertility", "walk")
+  generated = ("copy", "reverse", "lexicon", "fertility", "walk")
+  greek = ("greek_english/forms", "greek_english/lemmas")
+  help_pages = tuple(f"libreoffice_help/en-{other}" for other in ("de", "es", "fr", "it"))
+  assert catalog.names() == ("g2p", *generated, *greek, *help_pages, "parallel_text")
   assert catalog.levels("g2p") == ("character", "symbol")
   assert catalog.levels("reverse") == ("symbol", "symbol")
 

@@ -80,7 +80,7 @@ def names():
 def levels(name):
   if name not in names():
     raise DataError(f"there is no data set {name!r}" + configs.nearest(name, names()))
-def prepare(name, data_dir):
+def prepare(name, data_dir, files):
   return f"{data_dir}/{name}"
 """
 
@@ -155,8 +155,10 @@ def checkout(tmp_path):
     "attn/training/__init__.py": TRAINING,
     "attn/data/__init__.py": "",
     "attn/data/catalog.py": CATALOG,
-    "attn/data/errors.py": (ROOT / "attn/data/errors.py").read_text(encoding="utf-8"),
-    "attn/data/vocabulary.py": "UNK = 3\n",
+    **{
+      name: (ROOT / name).read_text(encoding="utf-8")
+      for name in ("attn/data/config.py", "attn/data/errors.py", "attn/data/vocabulary.py")
+    },
     "experiments/__init__.py": "",
     "experiments/claims.py": '"""No experiment."""\n',
     "experiments/tiny.py": TINY,

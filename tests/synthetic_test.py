@@ -1,6 +1,7 @@
 """The generated tasks: each target, its links, and what a perfect model would lose."""
 
 import collections
+import dataclasses
 import hashlib
 import math
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn.data import catalog, synthetic
+from attn.data import catalog, corpora, synthetic
+from attn.data.config import DataConfig
 
 LETTERS = "abcdefghijklmnopqrst"
 SOURCES = st.lists(st.sampled_from(LETTERS), max_size=23).map(tuple)
@@ -131,3 +133,16 @@ def test_too_few_orders_of_different_letters_are_refused():
   config = synthetic.LettersConfig(name="few", symbols=3, shortest=2, longest=3)
   with pytest.raises(ValueError, match="3 symbols make too few sources of length 2"):
     synthetic.draw(config, distinct=True)
+
+
+def test_swapped_sides_have_their_links_swapped(tmp_path, monkeypatch):
+  config = synthetic.LettersConfig(name="letters", symbols=13, train=7, dev=5, test=3)
+  monkeypatch.setattr(synthetic.Fertility, "builder_configs", {"letters": config})
+  monkeypatch.setattr(synthetic.Fertility, "BUILDER_CONFIGS", [config])
+  data = DataConfig(name="fertility", data_dir=str(tmp_path))
+  plain, swapped = (
+    corpora.load(dataclasses.replace(data, swap=swap), "test") for swap in (False, True)
+  )
+  assert (swapped.sources, swapped.targets) == (plain.targets, plain.sources)
+  for links, back in zip(plain.alignments, swapped.alignments, strict=True):
+    assert back.tolist() == [[j, i] for i, j in links.tolist()]

@@ -33,6 +33,7 @@ class PairsBuilder(tfds.core.GeneratorBasedBuilder):
       supervised_keys=("source", "target"),
       homepage=self.HOMEPAGE,
       license=self.LICENSE,
+      metadata=tfds.core.MetadataDict(),
     )
 
 

@@ -1,4 +1,7 @@
-"""The data sets: what there is, prepared on disk and loaded into memory."""
+"""The data sets: what there is, prepared on disk and loaded into memory.
+
+A name is that of a data set, `g2p`, or of a variety of one, `libreoffice_help/en-de`.
+"""
 
 import contextlib
 import errno
@@ -6,6 +9,7 @@ import importlib
 import os
 import pathlib
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +18,7 @@ import filelock
 import numpy as np
 
 from attn import configs
+from attn.data.config import TEXT, TextFiles
 from attn.data.errors import DataError
 from attn.data.vocabulary import Level
 
@@ -25,11 +30,12 @@ _READ = 10_000  # records a read; one by one they take 20 times as long
 
 @dataclass(frozen=True)
 class _Entry:
-  """A data set: where its builder is, and what a symbol is on its two sides."""
+  """A data set: where its builder is, what a symbol is on its two sides, and which variety."""
 
   module: str
   builder: str
   levels: tuple[Level, Level]
+  variety: str | None = None
 
 
 _ENTRIES: Final = {
@@ -38,6 +44,19 @@ _ENTRIES: Final = {
     name.lower(): _Entry("attn.data.synthetic", name, ("symbol", "symbol"))
     for name in ("Copy", "Reverse", "Lexicon", "Fertility", "Walk")
   },
+  **{
+    f"greek_english/{variety}": _Entry(
+      "attn.data.greek_english", "GreekEnglish", ("symbol", "symbol"), variety
+    )
+    for variety in ("forms", "lemmas")
+  },
+  **{
+    f"libreoffice_help/en-{other}": _Entry(
+      "attn.data.libreoffice_help", "LibreofficeHelp", ("bpe", "bpe"), f"en-{other}"
+    )
+    for other in ("de", "es", "fr", "it")
+  },
+  TEXT: _Entry("attn.data.parallel_text", "ParallelText", ("bpe", "bpe")),
 }
 
 
@@ -82,30 +101,33 @@ def levels(name: str) -> tuple[Level, Level]:
   return _entry(name).levels
 
 
-def prepare(name: str, data_dir: str | os.PathLike[str]) -> pathlib.Path:
+def prepare(
+  name: str, data_dir: str | os.PathLike[str], files: TextFiles | None = None
+) -> pathlib.Path:
   """Makes sure that a data set lies prepared under `data_dir`, and returns its folder.
 
   Does nothing if it does. Processes that prepare the same data set at once prepare it once, and
-  one that is killed leaves nothing that the next one trips over.
+  one that is killed leaves nothing that the next one trips over. What was left out is counted on
+  stderr, and under `left_out` in the folder's `metadata.json`.
+
+  Args:
+    name: the data set.
+    data_dir: where prepared data sets lie.
+    files: what `parallel_text` consists of; None for all others.
 
   Raises:
     DataError: there is no such data set, or it cannot be had or written.
   """
-  entry, root = _entry(name), pathlib.Path(data_dir)
-  with _failures(name, root):
-    builder = _builder(entry, root)
-    folder = pathlib.Path(builder.data_path)
-    if not folder.exists():
-      root.mkdir(parents=True, exist_ok=True)
-      with filelock.FileLock(root / f"{name}.lock"):
-        for leftover in folder.parent.glob("incomplete.*"):  # of a process that was killed
-          shutil.rmtree(leftover)
-        _write(builder)
-  return folder
+  root = pathlib.Path(data_dir)
+  return pathlib.Path(_prepared(name, root, files).data_path)
 
 
 def load(
-  name: str, split: str, data_dir: str | os.PathLike[str], limit: int | None = None
+  name: str,
+  split: str,
+  data_dir: str | os.PathLike[str],
+  limit: int | None = None,
+  files: TextFiles | None = None,
 ) -> Corpus:
   """Returns a split of a data set, prepared first if it is not.
 
@@ -115,6 +137,7 @@ def load(
     data_dir: where prepared data sets lie.
     limit: only the first so many pairs, and no more is read; TFDS shuffled them when it prepared
       them, always in the same way.
+    files: what `parallel_text` consists of; None for all others.
 
   Raises:
     DataError: the data cannot be had.
@@ -122,11 +145,11 @@ def load(
   """
   if split not in SPLITS:
     raise ValueError(f"there is no split {split!r}{configs.nearest(split, SPLITS)}")
-  folder = prepare(name, data_dir)
+  builder = _prepared(name, pathlib.Path(data_dir), files)
   try:
-    return _read(_builder(_entry(name), pathlib.Path(data_dir)), split, limit)
+    return _read(builder, split, limit)
   except (OSError, RuntimeError, ValueError, LookupError) as error:
-    raise _damaged(folder, error) from error
+    raise _damaged(pathlib.Path(builder.data_path), error) from error
 
 
 def _entry(name: str) -> _Entry:
@@ -135,13 +158,35 @@ def _entry(name: str) -> _Entry:
   return _ENTRIES[name]
 
 
-def _builder(entry: _Entry, root: pathlib.Path) -> Any:
+def _prepared(name: str, root: pathlib.Path, files: TextFiles | None) -> Any:
+  """Returns the builder of a data set, prepared."""
+  entry = _entry(name)
+  with _failures(name, root):
+    builder = _builder(entry, root, files)
+    folder = pathlib.Path(builder.data_path)
+    if not folder.exists():
+      root.mkdir(parents=True, exist_ok=True)
+      with filelock.FileLock(root / f"{builder.name}.lock"):
+        if not folder.exists():  # else another process was faster
+          for leftover in folder.parent.glob("incomplete.*"):  # of a process that was killed
+            shutil.rmtree(leftover)
+          _write(builder)
+          for split, reasons in builder.info.metadata.get("left_out", {}).items():
+            told = ", ".join(f"{count:,} ({reason})" for reason, count in reasons.items())
+            print(f"{name}: left out of {split}: {told}", file=sys.stderr)
+      builder = _builder(entry, root, files)
+  return builder
+
+
+def _builder(entry: _Entry, root: pathlib.Path, files: TextFiles | None) -> Any:
   """Returns the TFDS builder; TFDS is loaded here, when it is needed."""
   from google.protobuf import json_format
 
-  builder = getattr(importlib.import_module(entry.module), entry.builder)
+  module = importlib.import_module(entry.module)
+  builder = getattr(module, entry.builder)
+  config = entry.variety if files is None else module.configuration(files)
   try:
-    return builder(data_dir=root, file_format="array_record")
+    return builder(data_dir=root, file_format="array_record", config=config)
   except json_format.ParseError as error:
     raise _damaged(root / builder.name, error) from error
 

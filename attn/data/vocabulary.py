@@ -4,11 +4,13 @@ import collections
 import json
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, get_args
 
-Level = Literal["character", "symbol"]
+Level = Literal["character", "symbol", "word", "unigram", "bpe"]
+PIECES: Final = ("unigram", "bpe")
 
 PAD: Final = 0
 BOS: Final = 1
@@ -16,6 +18,8 @@ EOS: Final = 2
 UNK: Final = 3
 _RESERVED: Final = 4
 _UNKNOWN: Final = "<unk>"
+_JOINER: Final = "\uffed"
+_WORD: Final = re.compile(rf"\w+|[^\w\s{_JOINER}]")
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,9 @@ class Vocabulary:
   Attributes:
     symbols: the symbols from id 4 on, all different.
     level: `character` has a symbol for each code point of a text; `symbol` for each run of
-      characters between blanks.
+      characters between blanks; `word` for each run of letters and digits and for each other
+      character that is not space, with a joiner (U+FFED, which itself counts as space) before
+      what no space precedes. Pieces (`unigram`, `bpe`) are `attn.data.pieces.Pieces`.
   """
 
   symbols: tuple[str, ...]
@@ -36,13 +42,15 @@ class Vocabulary:
 
   def __post_init__(self) -> None:
     """Raises ValueError where the symbols are not different symbols of the level."""
-    if self.level not in ("character", "symbol"):
-      raise ValueError(f"the level is 'character' or 'symbol', not {self.level!r}")
+    plain = [level for level in get_args(Level) if level not in PIECES]
+    if self.level not in plain:
+      raise ValueError(f"the level is one of {', '.join(map(repr, plain))}, not {self.level!r}")
     counts = collections.Counter(self.symbols)
     if repeated := [symbol for symbol, count in counts.items() if count > 1]:
       raise ValueError(f"the symbol {repeated[0]!r} is in the vocabulary more than once")
     for symbol in self.symbols:
-      if self.split(symbol) != (symbol,):
+      alone = symbol.removeprefix(_JOINER) if self.level == "word" else symbol
+      if self.split(alone) != (alone,):
         raise ValueError(f"{symbol!r} is not one symbol at level {self.level!r}")
     ids = {symbol: i for i, symbol in enumerate(self.symbols, _RESERVED)}
     object.__setattr__(self, "_ids", ids)
@@ -51,21 +59,46 @@ class Vocabulary:
     """The number of ids, the four reserved ones counted."""
     return _RESERVED + len(self.symbols)
 
-  @classmethod
-  def build(cls, texts: Iterable[str], level: Level) -> Self:
-    """Returns the vocabulary of every symbol in `texts`, sorted by code points."""
-    empty = cls((), level)
-    return cls(tuple(sorted({symbol for text in texts for symbol in empty.split(text)})), level)
+  @staticmethod
+  def build(texts: Iterable[str], level: Level, size: int | None = None) -> "Vocabulary":
+    """Returns the vocabulary of the symbols in `texts`, sorted by code points.
+
+    Args:
+      texts: what to count.
+      level: what a symbol is.
+      size: most ids, the four reserved ones counted. Then the commonest symbols stay; of equally
+        common ones those that come first by code points. None keeps all; of pieces it learns
+        `attn.data.pieces.SIZE`.
+
+    Raises:
+      DataError: pieces cannot be learned from these texts.
+    """
+    if level in PIECES:
+      from attn.data.pieces import Pieces  # sentencepiece is loaded where it is needed
+
+      return Pieces.learn(texts, level, size)
+    empty = Vocabulary((), level)
+    counts = collections.Counter(symbol for text in texts for symbol in empty.split(text))
+    kept = sorted(counts)
+    if size is not None:
+      kept = sorted(sorted(kept, key=lambda symbol: -counts[symbol])[: max(0, size - _RESERVED)])
+    return Vocabulary(tuple(kept), level)
 
   def split(self, text: str) -> tuple[str, ...]:
-    """Returns the symbols of a text. Only the blank (U+0020) separates; no other space does."""
+    """Returns the symbols of a text.
+
+    Of `symbol` only the blank (U+0020) separates; no other space does.
+    """
     if self.level == "character":
       return tuple(text)
+    if self.level == "word":
+      return _words(text)
     return tuple(symbol for symbol in text.split(" ") if symbol)
 
   def join(self, symbols: Iterable[str]) -> str:
     """Returns the text that has these symbols."""
-    return ("" if self.level == "character" else " ").join(symbols)
+    text = ("" if self.level == "character" else " ").join(symbols)
+    return text.replace(f" {_JOINER}", "") if self.level == "word" else text
 
   def encode(self, text: str) -> list[int]:
     """Returns the ids of a text, without BOS and EOS; an unknown symbol becomes UNK."""
@@ -93,13 +126,17 @@ class Vocabulary:
     The file appears whole or not at all, whenever the process dies.
     """
     path = pathlib.Path(path)
-    text = json.dumps({"level": self.level, "symbols": self.symbols}, indent=1) + "\n"
+    text = json.dumps({"level": self.level, **self._content()}, indent=1) + "\n"
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_bytes(text.encode("ascii"))
     os.replace(temporary, path)
 
-  @classmethod
-  def load(cls, path: str | os.PathLike[str]) -> Self:
+  def _content(self) -> dict[str, Any]:
+    """What the file holds besides the level."""
+    return {"symbols": self.symbols}
+
+  @staticmethod
+  def load(path: str | os.PathLike[str]) -> "Vocabulary":
     """Reads what `save` wrote.
 
     Raises:
@@ -110,15 +147,32 @@ class Vocabulary:
       data = json.loads(pathlib.Path(path).read_bytes())
     except ValueError as error:  # not JSON, or not UTF-8
       raise ValueError(f"{path}: not a vocabulary ({error})") from error
-    if not isinstance(data, dict) or set(data) != {"level", "symbols"}:
-      raise ValueError(f"{path}: not a vocabulary (its keys must be 'level' and 'symbols')")
-    symbols = data["symbols"]
-    if not _all_strings(symbols):
-      raise ValueError(f"{path}: not a vocabulary ('symbols' must be a list of strings)")
     try:
-      return cls(tuple(symbols), data["level"])
+      return _from_content(data)
     except ValueError as error:
       raise ValueError(f"{path}: not a vocabulary ({error})") from error
+
+
+def _from_content(data: Any) -> Vocabulary:
+  if isinstance(data, dict) and set(data) == {"level", "model"}:
+    from attn.data.pieces import Pieces
+
+    return Pieces.from_text(data["model"], data["level"])
+  if not isinstance(data, dict) or set(data) != {"level", "symbols"}:
+    raise ValueError("its keys must be 'level' and 'symbols', or 'level' and 'model'")
+  if not _all_strings(data["symbols"]):
+    raise ValueError("'symbols' must be a list of strings")
+  return Vocabulary(tuple(data["symbols"]), data["level"])
+
+
+def _words(text: str) -> tuple[str, ...]:
+  words: list[str] = []
+  end = 0
+  for found in _WORD.finditer(text):
+    joined = found.start() == end and words
+    words.append(f"{_JOINER}{found[0]}" if joined else found[0])
+    end = found.end()
+  return tuple(words)
 
 
 def _all_strings(values: Sequence[Any]) -> bool:

@@ -21,11 +21,13 @@ class Wheel:
     requirement: what pip is asked for, `name==version`.
     file: the name of the wheel.
     sha256: its digest, in hexadecimal.
+    python: the version that the wheel says it is for, where pip would refuse it for another.
   """
 
   requirement: str
   file: str
   sha256: str
+  python: str | None = None
 
 
 def fetch(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
@@ -65,6 +67,7 @@ def fetch(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
 def _download(wheel: Wheel, temporary: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
   """Lets pip download the wheel into `temporary`; `folder` is where it is to end up."""
   arguments = ["download", "--no-deps", "--only-binary=:all:"]
+  arguments += [] if wheel.python is None else [f"--python-version={wheel.python}"]
   quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--retries=1"]
   done = subprocess.run(
     [sys.executable, "-m", "pip", *arguments, *quiet, f"--dest={temporary}", wheel.requirement],

@@ -11,8 +11,7 @@ import jax
 import numpy as np
 
 from attn import workdirs
-from attn.data import catalog, pipeline
-from attn.data.vocabulary import Vocabulary
+from attn.data import corpora, pipeline
 from attn.training import objective, state, workdir
 from attn.training.checkpoints import Checkpoints
 from attn.training.config import TrainConfig
@@ -75,11 +74,8 @@ def _finished(folder: pathlib.Path, config: TrainConfig) -> bool:
 
 def _train(config: TrainConfig, folder: pathlib.Path, label: str) -> Trained:
   asked, data = config, config.data
-  train_corpus = catalog.load(data.name, "train", data.data_dir, data.limit)
-  dev_corpus = catalog.load(data.name, "dev", data.data_dir)
-  source_level, target_level = catalog.levels(data.name)
-  source = Vocabulary.build(train_corpus.sources, source_level)
-  target = Vocabulary.build(train_corpus.targets, target_level)
+  train_corpus, dev_corpus = corpora.load(data, "train"), corpora.load(data, "dev")
+  source, target = corpora.vocabularies(data, train_corpus)
   config = workdir.resolve(config, source, target)
   store = pipeline.TokenStore.encode(train_corpus, source, target)
   dev = pipeline.TokenStore.encode(dev_corpus, source, target)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from attn import configs
-from attn.data import catalog, pipeline
+from attn.data import catalog, corpora, pipeline
 from attn.decoding.translation import translate
 from attn.evaluation import alignment, error_rates
 from attn.models import ModelConfig, bind
@@ -144,7 +144,7 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   folder, began = pathlib.Path(workdir), time.monotonic()
   trained = load(folder)
   data = trained.config.data
-  corpus = catalog.load(data.name, split, data.data_dir)
+  corpus = corpora.load(data, split)
   outputs = decode(trained, corpus, label=f"decode {split}")
   scores: dict[str, float] = {
     "sources": len(outputs.sources),
