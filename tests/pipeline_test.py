@@ -3,10 +3,11 @@
 import itertools
 import json
 
-import grain
+import hypothesis
 import jax
 import numpy as np
 import pytest
+from absl import flags
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,7 +195,6 @@ def test_the_order_is_a_function_of_the_seed_and_the_epoch():
 def test_training_resumes_with_the_same_batches(taken):
   iterator, _ = _batches(taken)
   state = json.loads(json.dumps(iterator.get_state()))
-  assert isinstance(iterator, grain.DatasetIterator)
   assert len(json.dumps(state)) < 100
   fresh, _ = _batches(3)  # as a new process would, though not at the beginning
   fresh.set_state(state)
@@ -232,6 +232,62 @@ def test_padding_share_is_what_the_first_epoch_has():
   assert share < pipeline.padding_share(store, batch_size=6, edges=EDGES[-1:], seed=5)
 
 
+@given(PAIRS, st.sampled_from([17, 40, 100]), st.sampled_from([1, 2]), st.integers(0, 5))
+def test_batches_of_tokens_have_every_pair_that_fits_once(pairs, tokens, shards, seed):
+  store = _store(pairs)
+  fits = [i for i in range(len(pairs)) if _longest(pairs, [i]) <= EDGES[-1]]
+  hypothesis.assume(fits)
+  arguments = {"batch_size": 1, "tokens": tokens, "edges": EDGES, "seed": seed}
+  shares = [
+    pipeline.training_batches(store, **arguments, shard=shard, shards=shards)
+    for shard in range(shards)
+  ]
+  for epoch in range(3):
+    seen, unfilled = [], 0
+    while len(seen) < len(fits):
+      parts = [next(share) for share in shares]
+      batch = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+      rows, width = batch["source"].shape
+      # As many rows as fit, in equal shares; at least one a process.
+      assert rows == max(1, tokens // width // shards) * shards
+      members = _check(batch, pairs, rows)
+      unfilled += len(members) < rows
+      seen += members
+    assert sorted(seen) == fits
+    assert unfilled <= 1
+    if epoch == 0 and shards == 1:
+      share = pipeline.padding_share(store, **arguments)
+      assert 0 <= share < 1
+
+
+def test_padding_share_of_batches_of_tokens():
+  store = _store([([4] * 4, [5] * 2), ([4], [5]), ([4] * 10, [5] * 10)])
+  # None fills a batch of its bucket (7 rows of 3, 4 of 5): two of them make one of 2 rows of 11,
+  # and the third is left for a batch as wide as its own bucket.
+  batches = pipeline.training_batches(store, batch_size=1, tokens=22, edges=EDGES, seed=0)
+  shapes = sorted(next(batches)["source"].shape for _ in range(2))
+  share = pipeline.padding_share(store, batch_size=1, tokens=22, edges=EDGES, seed=0)
+  positions = sum(2 * rows * width for rows, width in shapes)
+  assert share == pytest.approx(1 - (5 + 3 + 2 + 2 + 11 + 11) / positions, abs=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_worker_processes_give_the_same_batches_and_resume(workers, monkeypatch):
+  # As every command does: Grain's workers look at flags of its own.
+  monkeypatch.setitem(flags.FLAGS.__dict__, "__flags_parsed", True)
+  _, plain = _batches(30)
+  iterator, ahead = _batches(11, workers=workers)
+  assert all(map(_same, ahead, plain))
+  assert iterator.get_state() == _batches(11)[0].get_state()
+  # From one number of workers to another, over the end of an epoch.
+  here, _ = _batches(0)
+  here.set_state(iterator.get_state())
+  assert all(map(_same, itertools.islice(here, 19), plain[11:]))
+  iterator.set_state({"next_index": 25})
+  assert all(map(_same, itertools.islice(iterator, 5), plain[25:]))
+
+
 def test_evaluation_can_be_indexed_and_cut():
   batches = pipeline.evaluation_batches(_store(_random_pairs(23)), batch_size=5, edges=EDGES)
   assert len(batches[1:3]) == 2
@@ -244,6 +300,8 @@ def test_evaluation_can_be_indexed_and_cut():
   [
     ({"limit": 0}, "limit must be at least 1 or none, not 0"),
     ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+    ({"batch_tokens": 35}, "batch_tokens must hold a row of 36, not 35"),
+    ({"workers": -1}, "workers must be at least 0"),
     ({"bucket_edges": ()}, "bucket_edges must be ascending"),
     ({"bucket_edges": (8, 8)}, "bucket_edges must be ascending"),
     ({"bucket_edges": (12, 8)}, "bucket_edges must be ascending"),

@@ -49,11 +49,13 @@ def quiet() -> Iterator[None]:
   """Keeps TFDS from printing its bars, banners and warnings while it prepares."""
   tfds.disable_progress_bar()
   # TFDS logs through absl, whose logger is an ordinary one of this name.
-  logger = logging.getLogger("absl")
-  level = logger.level
-  logger.setLevel(logging.ERROR)
+  loggers = [logging.getLogger(name) for name in ("absl", "urllib3")]
+  levels = [logger.level for logger in loggers]
+  for logger in loggers:
+    logger.setLevel(logging.ERROR)
   try:
     with contextlib.redirect_stdout(io.StringIO()):
       yield
   finally:
-    logger.setLevel(level)
+    for logger, level in zip(loggers, levels, strict=True):
+      logger.setLevel(level)

@@ -1,11 +1,13 @@
 """The data sets: what there is, prepared on disk and loaded into memory.
 
-A name is that of a data set, `g2p`, or of a variety of one, `libreoffice_help/en-de`.
+A name is that of a data set, `g2p`, or of a variety of one, `libreoffice_help/en-de`, or that of a
+translation data set of TFDS's own with its configuration, `wmt14_translate/de-en`.
 """
 
 import contextlib
 import errno
 import importlib
+import itertools
 import os
 import pathlib
 import shutil
@@ -25,6 +27,8 @@ from attn.data.vocabulary import Level
 __all__ = ["Corpus", "DataError", "levels", "load", "names", "prepare"]
 
 SPLITS: Final = ("train", "dev", "test")
+_PIECES: Final[tuple[Level, Level]] = ("bpe", "bpe")
+_DEV: Final = ("dev", "validation")  # what TFDS's own call it
 _READ = 10_000  # records a read; one by one they take 20 times as long
 
 
@@ -52,11 +56,11 @@ _ENTRIES: Final = {
   },
   **{
     f"libreoffice_help/en-{other}": _Entry(
-      "attn.data.libreoffice_help", "LibreofficeHelp", ("bpe", "bpe"), f"en-{other}"
+      "attn.data.libreoffice_help", "LibreofficeHelp", _PIECES, f"en-{other}"
     )
     for other in ("de", "es", "fr", "it")
   },
-  TEXT: _Entry("attn.data.parallel_text", "ParallelText", ("bpe", "bpe")),
+  TEXT: _Entry("attn.data.parallel_text", "ParallelText", _PIECES),
 }
 
 
@@ -88,7 +92,7 @@ class Corpus:
 
 
 def names() -> tuple[str, ...]:
-  """Returns the names of the data sets."""
+  """Returns the names of the project's own data sets."""
   return tuple(_ENTRIES)
 
 
@@ -98,7 +102,10 @@ def levels(name: str) -> tuple[Level, Level]:
   Raises:
     DataError: there is no such data set.
   """
-  return _entry(name).levels
+  if name in _ENTRIES:
+    return _ENTRIES[name].levels
+  _refuse_unknown(name)
+  return _PIECES
 
 
 def prepare(
@@ -147,20 +154,25 @@ def load(
     raise ValueError(f"there is no split {split!r}{configs.nearest(split, SPLITS)}")
   builder = _prepared(name, pathlib.Path(data_dir), files)
   try:
-    return _read(builder, split, limit)
+    return _read(builder, split, limit) if name in _ENTRIES else _read_tfds(builder, split, limit)
   except (OSError, RuntimeError, ValueError, LookupError) as error:
     raise _damaged(pathlib.Path(builder.data_path), error) from error
 
 
-def _entry(name: str) -> _Entry:
-  if name not in _ENTRIES:
+def _refuse_unknown(name: str) -> None:
+  """Raises DataError for what is no translation data set of TFDS's."""
+  from attn.data import tfds_sets
+
+  if not tfds_sets.known(name):
     raise DataError(f"there is no data set {name!r}{configs.nearest(name, _ENTRIES)}")
-  return _ENTRIES[name]
+  tfds_sets.builder_class(name)
 
 
 def _prepared(name: str, root: pathlib.Path, files: TextFiles | None) -> Any:
   """Returns the builder of a data set, prepared."""
-  entry = _entry(name)
+  if name not in _ENTRIES:
+    return _prepared_tfds(name, root)
+  entry = _ENTRIES[name]
   with _failures(name, root):
     builder = _builder(entry, root, files)
     folder = pathlib.Path(builder.data_path)
@@ -176,6 +188,25 @@ def _prepared(name: str, root: pathlib.Path, files: TextFiles | None) -> Any:
             print(f"{name}: left out of {split}: {told}", file=sys.stderr)
       builder = _builder(entry, root, files)
   return builder
+
+
+def _prepared_tfds(name: str, root: pathlib.Path) -> Any:
+  """Returns the builder of a data set of TFDS's own, prepared."""
+  from google.protobuf import json_format
+
+  from attn.data import tfds_sets
+
+  try:
+    with _failures(name, root):
+      builder = tfds_sets.prepared(name, root)
+      if builder is None:
+        _refuse_unknown(name)
+        root.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(root / f"{name.partition('/')[0]}.lock"):
+          builder = tfds_sets.prepared(name, root) or tfds_sets.prepare(name, root)
+      return builder
+  except json_format.ParseError as error:
+    raise _damaged(root / name, error) from error
 
 
 def _builder(entry: _Entry, root: pathlib.Path, files: TextFiles | None) -> Any:
@@ -202,32 +233,63 @@ def _write(builder: Any) -> None:
     )
 
 
-def _read(builder: Any, split: str, limit: int | None) -> Corpus:
+def _read(
+  builder: Any, split: str, limit: int | None, sides: tuple[str, str] = ("source", "target")
+) -> Corpus:
   """Reads the first records of a split.
 
   TFDS decodes a record in 16 us; parsing the two texts out of its bytes here takes 2, which makes
   loading all of g2p three times as fast.
   """
-  import tensorflow_datasets as tfds
   from tensorflow_datasets.proto import tf_example_pb2
 
+  aligned = "alignment" in builder.info.features
+  sources, targets, alignments = [], [], []
+  for record in itertools.islice(_records(builder, split, limit), limit):
+    feature = tf_example_pb2.Example.FromString(record).features.feature
+    sources.append(feature[sides[0]].bytes_list.value[0].decode("utf-8"))
+    targets.append(feature[sides[1]].bytes_list.value[0].decode("utf-8"))
+    if aligned:
+      links = np.array(feature["alignment"].int64_list.value, np.int32)
+      alignments.append(links.reshape(-1, 2))
+  return Corpus(tuple(sources), tuple(targets), tuple(alignments) if aligned else None)
+
+
+def _records(builder: Any, split: str, limit: int | None) -> Iterator[bytes]:
+  """Yields the first records of a split, undecoded."""
+  import tensorflow_datasets as tfds
+
+  from attn.data import tfds_sets
+
+  if builder.info.file_format == tfds.core.FileFormat.TFRECORD:
+    yield from tfds_sets.records(builder, split)
+    return
   count = builder.info.splits[split].num_examples
   if limit is not None:
     count = min(count, limit)
   raw = builder.as_data_source(
     f"{split}[:{count}]", deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
   )
-  aligned = "alignment" in builder.info.features
-  sources, targets, alignments = [], [], []
   for start in range(0, count, _READ):
-    for record in raw.__getitems__(range(start, min(start + _READ, count))):
-      feature = tf_example_pb2.Example.FromString(record).features.feature
-      sources.append(feature["source"].bytes_list.value[0].decode("utf-8"))
-      targets.append(feature["target"].bytes_list.value[0].decode("utf-8"))
-      if aligned:
-        links = np.array(feature["alignment"].int64_list.value, np.int32)
-        alignments.append(links.reshape(-1, 2))
-  return Corpus(tuple(sources), tuple(targets), tuple(alignments) if aligned else None)
+    yield from raw.__getitems__(range(start, min(start + _READ, count)))
+
+
+def _read_tfds(builder: Any, split: str, limit: int | None) -> Corpus:
+  """Reads a split of a data set of TFDS's own; what it lacks is split off its training pairs."""
+  from attn.data import parallel_text, tfds_sets
+
+  sides, there = tfds_sets.sides(builder), builder.info.splits
+  stored = {"train": "train", "test": "test", "dev": next(filter(there.__contains__, _DEV), "dev")}
+  missing = [name for name, kept in stored.items() if kept not in there]
+  if split not in missing and (split != "train" or not missing):
+    return _read(builder, stored[split], limit, sides)
+  if "train" in missing:
+    raise DataError(f"{builder.name} has no training pairs, only {', '.join(there)}")
+  whole = _read(builder, "train", None, sides)
+  pairs = list(zip(whole.sources, whole.targets, strict=True))
+  given = {name: pairs[:1] for name in stored if name not in missing}  # to leave them alone
+  part = parallel_text.split_off({**given, "train": pairs})[split][:limit]
+  return Corpus(tuple(source for source, _ in part), tuple(target for _, target in part))
 
 
 @contextlib.contextmanager

@@ -40,6 +40,9 @@ class DataConfig:
     bucket_edges: lengths that batches are padded to, ascending from 2 (a symbol and EOS) on. A
       pair belongs to the first edge that holds its longer side, EOS counted, and both sides are
       padded to it; training leaves out pairs beyond the last edge.
+    batch_tokens: instead of `batch_size` rows, as many as fit into so many positions a side: rows
+      times the length padded to.
+    workers: processes that make batches ahead of the training; 0 makes them in it.
     source: of `parallel_text`, the file of the sources, a line each, or a TSV of both sides. Files
       may be compressed by gzip or xz.
     target: of `parallel_text`, the file of the targets; None if `source` is a TSV.
@@ -64,6 +67,8 @@ class DataConfig:
   limit: int | None = None
   batch_size: int = 128
   bucket_edges: tuple[int, ...] = (8, 12, 16, 24, 36)
+  batch_tokens: int | None = None
+  workers: int = 0
   source: str | None = None
   target: str | None = None
   dev_source: str | None = None
@@ -86,6 +91,10 @@ class DataConfig:
     edges = self.bucket_edges
     if not edges or edges[0] < 2 or list(edges) != sorted(set(edges)):
       raise ConfigError(f"bucket_edges must be ascending lengths from 2 on, not {edges}")
+    if self.batch_tokens is not None and self.batch_tokens < edges[-1]:
+      raise ConfigError(f"batch_tokens must hold a row of {edges[-1]}, not {self.batch_tokens}")
+    if self.workers < 0:
+      raise ConfigError(f"workers must be at least 0, not {self.workers}")
     for side in ("source", "target"):
       size = getattr(self, f"{side}_size")
       if size is not None and size < 5:

@@ -119,7 +119,9 @@ def training_batches(
   seed: int,
   shard: int = 0,
   shards: int = 1,
-) -> grain.DatasetIterator[Batch]:
+  tokens: int | None = None,
+  workers: int = 0,
+) -> "TrainingBatches":
   """Returns an endless iterator over batches, each epoch in an order of its own.
 
   An epoch has every pair that is not longer than the last edge, once, in as few batches as hold
@@ -136,19 +138,50 @@ def training_batches(
     seed: of the order.
     shard: which of `shards` equal slices of each batch's rows to give, counted from 0.
     shards: the number of processes that share each batch.
+    tokens: instead of `batch_size` rows, a batch has as many as fit into so many positions a side,
+      so that every bucket has its own number of rows, a multiple of `shards`.
+    workers: processes of Grain's that make batches ahead; 0 makes them here, when they are asked
+      for. Order and state do not depend on it. Grain's workers read flags of its own: a program
+      that does not parse flags calls `absl.flags.FLAGS.mark_as_parsed()` first.
 
   Raises:
     DataError: no pair fits the last edge.
     ValueError: a batch cannot be shared evenly.
   """
-  if batch_size % shards or not 0 <= shard < shards:
-    raise ValueError(f"a batch of {batch_size} rows has no shard {shard} of {shards} equal ones")
-  epochs = _Epochs(store, batch_size, tuple(edges), seed)
-  rows = slice(shard * batch_size // shards, (shard + 1) * batch_size // shards)
-  dataset = grain.MapDataset.source(_Source(store, epochs, rows))
-  # Everything is in memory: threads would only fight over the interpreter's lock.
-  options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-  return iter(dataset.to_iter_dataset(options))
+  rows = _rows(batch_size, tokens, edges, shards)
+  if any(count % shards for count in rows) or not 0 <= shard < shards:
+    raise ValueError(f"a batch of {rows[-1]} rows has no shard {shard} of {shards} equal ones")
+  epochs = _Epochs(store, rows, tuple(edges), seed)
+  return TrainingBatches(_Source(store, epochs, shard, shards), workers)
+
+
+class TrainingBatches(Iterator[Batch]):
+  """An endless iterator whose state is the number of batches given."""
+
+  def __init__(self, source: "_Source", workers: int) -> None:
+    """Stands before the first batch."""
+    self._source, self._workers = source, workers
+    self.set_state({"next_index": 0})
+
+  def __next__(self) -> Batch:
+    """The next batch."""
+    batch: Batch = next(self._batches)
+    self._given += 1
+    return batch
+
+  def get_state(self) -> dict[str, int]:
+    """Returns where it stands."""
+    return {"next_index": self._given}
+
+  def set_state(self, state: dict[str, int]) -> None:
+    """Goes to where an iterator stood, whatever number of workers or shards that one had."""
+    self._given = state["next_index"]
+    # Everything is in memory: threads would only fight over the interpreter's lock.
+    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    dataset = grain.MapDataset.source(self._source)[self._given :].to_iter_dataset(options)
+    if self._workers:
+      dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=self._workers))
+    self._batches = iter(dataset)
 
 
 def evaluation_batches(
@@ -164,7 +197,7 @@ def evaluation_batches(
   while widened[-1] < lengths.max(initial=0):
     widened.append(1 << widened[-1].bit_length())
   order = np.argsort(lengths, kind="stable")
-  return EvaluationBatches(store, _plan(lengths, order, batch_size, widened))
+  return EvaluationBatches(store, _plan(lengths, order, [batch_size] * len(widened), widened))
 
 
 class EvaluationBatches(Sequence[Batch]):
@@ -195,14 +228,28 @@ def dropped_pairs(store: TokenStore, edges: Sequence[int]) -> int:
   return int(np.count_nonzero(store.lengths > edges[-1]))
 
 
-def padding_share(store: TokenStore, *, batch_size: int, edges: Sequence[int], seed: int) -> float:
+def padding_share(
+  store: TokenStore,
+  *,
+  batch_size: int,
+  edges: Sequence[int],
+  seed: int,
+  tokens: int | None = None,
+) -> float:
   """Returns the share of all positions, on both sides, that are padding in the first epoch."""
-  plan = _Epochs(store, batch_size, tuple(edges), seed).plan(0)
+  plan = _Epochs(store, _rows(batch_size, tokens, edges, 1), tuple(edges), seed).plan(0)
   trained = store.lengths <= edges[-1]
   symbols = sum(
     np.diff(offsets)[trained].sum() for offsets in (store.source_offsets, store.target_offsets)
   )
-  return float(1 - symbols / sum(2 * rows.edge * batch_size for rows in plan))
+  return float(1 - symbols / sum(2 * rows.edge * len(rows.index) for rows in plan))
+
+
+def _rows(batch_size: int, tokens: int | None, edges: Sequence[int], shards: int) -> list[int]:
+  """Returns the number of rows of a batch of each bucket."""
+  if tokens is None:
+    return [batch_size] * len(edges)
+  return [max(1, tokens // edge // shards) * shards for edge in edges]
 
 
 @dataclass(frozen=True)
@@ -216,23 +263,24 @@ class _Rows:
 class _Epochs:
   """The plan of each epoch, from the seed alone."""
 
-  def __init__(self, store: TokenStore, batch_size: int, edges: tuple[int, ...], seed: int) -> None:
+  def __init__(self, store: TokenStore, rows: list[int], edges: tuple[int, ...], seed: int) -> None:
     self._lengths, self._seed = store.lengths, seed
-    self._batch_size, self._edges = batch_size, edges
+    self._rows, self._edges = rows, edges
     self._kept = np.flatnonzero(self._lengths <= edges[-1])
     if not len(self._kept):
       raise DataError(
         f"none of {len(store):,} training pairs is at most {edges[-1]} symbols long, EOS counted:"
         " raise the last of bucket_edges"
       )
-    self.batches = -(-len(self._kept) // batch_size)
     self._last: tuple[int, list[_Rows]] | None = None
+    # How many pairs a bucket hands on to the next does not depend on which pairs those are.
+    self.batches = len(self.plan(0))
 
   def plan(self, epoch: int) -> list[_Rows]:
     if self._last is None or self._last[0] != epoch:
       random = np.random.default_rng((self._seed, epoch))
       order = random.permutation(self._kept)
-      plan = _plan(self._lengths, order, self._batch_size, self._edges)
+      plan = _plan(self._lengths, order, self._rows, self._edges)
       self._last = epoch, [plan[i] for i in random.permutation(len(plan))]
     return self._last[1]
 
@@ -240,8 +288,8 @@ class _Epochs:
 class _Source:
   """All epochs as one random-access source for Grain, an element of which is a batch."""
 
-  def __init__(self, store: TokenStore, epochs: _Epochs, rows: slice) -> None:
-    self._store, self._epochs, self._rows = store, epochs, rows
+  def __init__(self, store: TokenStore, epochs: _Epochs, shard: int, shards: int) -> None:
+    self._store, self._epochs, self._shard, self._shards = store, epochs, shard, shards
 
   def __len__(self) -> int:
     return sys.maxsize
@@ -249,11 +297,12 @@ class _Source:
   def __getitem__(self, number: Any) -> Batch:
     epoch, i = divmod(int(number), self._epochs.batches)
     rows = self._epochs.plan(epoch)[i]
-    return self._store.batch(rows.index[self._rows], rows.edge)
+    mine = np.split(rows.index, self._shards)[self._shard]
+    return self._store.batch(mine, rows.edge)
 
 
 def _plan(
-  lengths: np.ndarray, order: np.ndarray, batch_size: int, edges: Sequence[int]
+  lengths: np.ndarray, order: np.ndarray, rows: Sequence[int], edges: Sequence[int]
 ) -> list[_Rows]:
   """Cuts examples into batches, each as narrow as its longest member allows."""
   bucket = np.searchsorted(edges, lengths[order])
@@ -261,14 +310,15 @@ def _plan(
   waiting = order[:0]
   for i, edge in enumerate(edges):
     waiting = np.concatenate([waiting, order[bucket == i]])
-    full = len(waiting) // batch_size * batch_size
-    for index in waiting[:full].reshape(-1, batch_size):
+    full = len(waiting) // rows[i] * rows[i]
+    for index in waiting[:full].reshape(-1, rows[i]):
       plan.append(_Rows(index.astype(np.int32), edge))
     waiting = waiting[full:]
   if len(waiting):
-    index = np.full(batch_size, -1, np.int32)
+    i = int(np.searchsorted(edges, lengths[waiting].max()))
+    index = np.full(rows[i], -1, np.int32)
     index[: len(waiting)] = waiting
-    plan.append(_Rows(index, edges[np.searchsorted(edges, lengths[waiting].max())]))
+    plan.append(_Rows(index, edges[i]))
   return plan
 
 

@@ -79,9 +79,15 @@ def _train(config: TrainConfig, folder: pathlib.Path, label: str) -> Trained:
   config = workdir.resolve(config, source, target)
   store = pipeline.TokenStore.encode(train_corpus, source, target)
   dev = pipeline.TokenStore.encode(dev_corpus, source, target)
-  batches = pipeline.training_batches(
-    store, batch_size=data.batch_size, edges=data.bucket_edges, seed=config.seed
-  )
+  cut: dict[str, Any] = {
+    "batch_size": data.batch_size,
+    "edges": data.bucket_edges,
+    "seed": config.seed,
+    "tokens": data.batch_tokens,
+  }
+  batches = pipeline.training_batches(store, **cut, workers=data.workers)
+  padding = pipeline.padding_share(store, **cut)
+  print(f"{label}: {padding:.1%} of the positions in batches are padding", file=sys.stderr)
   if dropped := pipeline.dropped_pairs(store, data.bucket_edges):
     print(
       f"{label}: {dropped:,} of {len(store):,} pairs are longer than {data.bucket_edges[-1]}"
