@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Experiments.
 
+BENCHMARK = "_benchmark"  # ends the names of modules that time and judge no claim
+
 
 def experiments() -> dict[str, str]:
   """Returns name and first line of each experiment, by reading files: importing them takes jax.
@@ -37,11 +39,12 @@ def experiments() -> dict[str, str]:
 
 
 def chosen_experiments(text: str | None) -> list[str]:
-  """Returns the names in `NAME`, `NAME,NAME` or `all`."""
+  """Returns the names in `NAME`, `NAME,NAME` or `all`, which leaves out benchmarks."""
   known = experiments()
   if not text:
     raise UserError(f"--experiment=NAME is missing: there is {', '.join(known)}, or all")
-  names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
+  judging = [name for name in known if not name.endswith(BENCHMARK)]
+  names = judging if text == "all" else [name.strip() for name in text.split(",")]
   for name in names:
     if name not in known:
       raise UserError(f"no experiment {name!r}{nearest(name, [*known, 'all'])}")

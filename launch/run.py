@@ -11,7 +11,8 @@ otherwise) or replaced by --config, then changed by each --set, then by --seed. 
 results/EXPERIMENT/PROFILE, those of a changed configuration to results/EXPERIMENT/custom-LETTERS;
 --workdir is another folder for one experiment, and another folder than results for several. Running
 a command again resumes it; what is finished is left as it is. Of several experiments, one that
-fails does not stop the others, and one that draws nothing runs without the seed.
+fails does not stop the others, and one that draws nothing runs without the seed. `all` leaves out
+the benchmarks, whose names end in `_benchmark`.
 """
 
 import dataclasses

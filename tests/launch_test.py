@@ -483,6 +483,14 @@ def test_several_go_on_after_one_that_fails(checkout):
   assert "no experiment 'tinny'" in complaint(checkout, "run", "--experiment=tiny,tinny")
 
 
+def test_all_leaves_out_benchmarks(checkout):
+  (checkout / "experiments/broken.py").rename(checkout / "experiments/slow_benchmark.py")
+  code, out, err = launch(checkout, "run", "--experiment=all", "--smoke")
+  assert (code, err) == (0, "") and "tiny: finished" in out
+  assert "slow_benchmark" in launch(checkout, "run", "--list")[1]
+  assert "broken on purpose" in launch(checkout, "run", "--experiment=slow_benchmark", "--smoke")[2]
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interruption(checkout, number, code):
   process = start(checkout, "run", "--experiment=tiny", "--set=fault=wait", "--workdir=w")
