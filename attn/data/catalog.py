@@ -163,7 +163,8 @@ def _refuse_unknown(name: str) -> None:
   """Raises DataError for what is no translation data set of TFDS's."""
   from attn.data import tfds_sets
 
-  if not tfds_sets.known(name):
+  own = {entry.partition("/")[0] for entry in _ENTRIES}  # TFDS knows those that are imported
+  if name.partition("/")[0] in own or not tfds_sets.known(name):
     raise DataError(f"there is no data set {name!r}{configs.nearest(name, _ENTRIES)}")
   tfds_sets.builder_class(name)
 
@@ -213,11 +214,14 @@ def _builder(entry: _Entry, root: pathlib.Path, files: TextFiles | None) -> Any:
   """Returns the TFDS builder; TFDS is loaded here, when it is needed."""
   from google.protobuf import json_format
 
+  from attn.data.builder import quiet
+
   module = importlib.import_module(entry.module)
   builder = getattr(module, entry.builder)
   config = entry.variety if files is None else module.configuration(files)
   try:
-    return builder(data_dir=root, file_format="array_record", config=config)
+    with quiet():  # TFDS warns of each configuration that is not one of the builder's own
+      return builder(data_dir=root, file_format="array_record", config=config)
   except json_format.ParseError as error:
     raise _damaged(root / builder.name, error) from error
 

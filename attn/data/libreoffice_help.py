@@ -68,9 +68,10 @@ class LibreofficeHelp(PairsBuilder):
 
   def _generate_examples(
     self, pairs: list[tuple[str, str]]
-  ) -> Iterator[tuple[str, dict[str, str]]]:
-    for source, target in pairs:
-      yield f"{source}\t{target}", {"source": source, "target": target}
+  ) -> Iterator[tuple[int, dict[str, str]]]:
+    # By number: TFDS takes two texts for one key if they differ in / and \ only.
+    for i, (source, target) in enumerate(pairs):
+      yield i, {"source": source, "target": target}
 
 
 def split_of(page: str) -> str:
