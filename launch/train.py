@@ -5,14 +5,20 @@ Examples:
   python -m launch.train --preset=rnnsearch_laptop --data=g2p
   python -m launch.train --preset=rnnsearch_laptop --data=g2p --set=model.units=512 --seed=1 \\
     --workdir=runs/wide --evaluate=test
+  python -m launch.train --preset=rnnsearch_laptop --data=g2p --coordinator=HOST:PORT --process=0/2
 
 The run lives in runs/PRESET-DATA unless --workdir says otherwise. A run that was interrupted, even
 killed, goes on from its last checkpoint when the same command is given again, with the same result;
 a finished one is left as it is. --evaluate decodes a split with the finished model: choose by dev,
 read test once.
+
+All devices that jax sees share the rows of each batch. Several processes are one run when each is
+given the same command and either --distributed, where jax can tell who they are (SLURM, Open MPI,
+TPU pods), or --coordinator with its own --process. They need a --workdir that all of them see.
 """
 
 import pathlib
+import re
 import sys
 import time
 
@@ -24,6 +30,18 @@ FLAGS = flags.define("preset", "data", "config", "set", "seed", "workdir", "list
 absl_flags.DEFINE_enum(
   "evaluate", None, ["dev", "test"], "split to decode at the end", flag_values=FLAGS
 )
+absl_flags.DEFINE_bool(
+  "tensorboard", False, "write metrics for TensorBoard as well", flag_values=FLAGS
+)
+absl_flags.DEFINE_bool(
+  "distributed", False, "be one of the processes that the cluster started", flag_values=FLAGS
+)
+absl_flags.DEFINE_string(
+  "coordinator", None, "HOST:PORT of the first of several processes", flag_values=FLAGS
+)
+absl_flags.DEFINE_string(
+  "process", None, "I/N: this is process I, counted from 0, of N", flag_values=FLAGS
+)
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -31,6 +49,7 @@ def main(values: absl_flags.FlagValues) -> int:
   if values.list:
     print(presets_text())
     return 0
+  join(values.distributed, values.coordinator, values.process)
   config = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
   from attn import training, workdirs
   from attn.data import catalog
@@ -41,7 +60,11 @@ def main(values: absl_flags.FlagValues) -> int:
   resolve.make_folder(workdir)
   print(f"training in {workdir}", file=sys.stderr, flush=True)
   began = time.monotonic()
-  trained = training.train(config, workdir)
+  trained = training.train(config, workdir, tensorboard=values.tensorboard)
+  import jax
+
+  if jax.process_index():
+    return 0  # the first process alone says what came out
   print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)
   if values.evaluate:
     scores = resolve.evaluation(workdir, config, values.evaluate)
@@ -49,6 +72,29 @@ def main(values: absl_flags.FlagValues) -> int:
       scores = training.evaluate(workdir, values.evaluate)
     print("\n".join(f"{values.evaluate}  {name}: {value:.6g}" for name, value in scores.items()))
   return 0
+
+
+def join(distributed: bool, coordinator: str | None, process: str | None) -> None:
+  """Makes this process one of several that train together, if the flags say so."""
+  if not distributed and coordinator is None and process is None:
+    return
+  place = re.fullmatch(r"(\d+)/(\d+)", process or "")
+  if not distributed and (coordinator is None or process is None):
+    raise flags.UserError("--coordinator=HOST:PORT and --process=I/N belong together")
+  if distributed and (coordinator or process):
+    raise flags.UserError("--distributed finds out by itself what --coordinator and --process say")
+  if not distributed and (place is None or int(place[1]) >= int(place[2])):
+    raise flags.UserError(f"--process={process} is not I/N with I from 0 to N-1, such as 0/2")
+  import jax
+
+  try:
+    if place:
+      jax.distributed.initialize(coordinator, int(place[2]), int(place[1]))
+    else:
+      jax.distributed.initialize()
+  except (RuntimeError, ValueError) as error:
+    reason = (str(error).splitlines() or ["no reason given"])[0]
+    raise flags.UserError(f"the processes do not find each other: {reason:.200}") from None
 
 
 def default_workdir(preset: str | None, data: str) -> str:

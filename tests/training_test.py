@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from attn.training import (
   OptimizerConfig,
   TrainConfig,
   checkpoints,
+  devices,
   loop,
   metrics,
   objective,
@@ -36,6 +38,8 @@ from attn.training import (
   state,
 )
 from attn.training.interrupts import Interrupts
+from launch import flags
+from launch import train as launch_train
 
 MODEL = ModelConfig(
   source_vocabulary=17,
@@ -152,15 +156,6 @@ def test_mean_losses_of_parts_weigh_by_their_symbols():
   np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
 
 
-def test_schedule_warms_up_and_falls_to_zero():
-  rate = optimizers.schedule(OptimizerConfig(learning_rate=2.0, warmup=10), 110)
-  np.testing.assert_allclose(
-    [rate(0), rate(5), rate(10), rate(60), rate(110)], [0, 1, 2, 1, 0], atol=1e-6
-  )
-  flat = optimizers.schedule(OptimizerConfig(learning_rate=1.0, decay="none"), 110)
-  assert flat(0) == flat(109) == 1.0
-
-
 @pytest.mark.parametrize(
   "gradient, expected",
   [([3.0, 4.0], [3.0, 4.0]), ([30.0, 40.0], [3.0, 4.0]), ([0.0, 0.0], [0.0, 0.0])],
@@ -172,26 +167,9 @@ def test_clipping_scales_to_the_norm(gradient, expected):
   np.testing.assert_allclose(10 * optax.tree.get(after, "mu"), expected, rtol=1e-6)
 
 
-def test_adadelta_takes_zeilers_first_step():
-  """Zeiler 2012, Algorithm 1, from averages of zero: sqrt(eps) / sqrt((1 - rho) g^2 + eps) g."""
-  config = OptimizerConfig(
-    name="adadelta", learning_rate=1.0, decay="none", epsilon=1e-6, clip_norm=100.0
-  )
-  transform = optimizers.build(config, 10)
-  g = np.array([2.0, -0.5])
-  params = jnp.zeros(2)
-  step, _ = transform.update(jnp.asarray(g), transform.init(params), params)
-  np.testing.assert_allclose(step, -np.sqrt(1e-6) / np.sqrt(0.05 * g**2 + 1e-6) * g, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
   "make, message",
   [
-    (lambda: OptimizerConfig(clip_norm=0.0), "clip_norm is 0.0"),
-    (lambda: OptimizerConfig(learning_rate=-1.0), "learning_rate is -1.0"),
-    (lambda: OptimizerConfig(warmup=-1), "warmup is -1"),
-    (lambda: OptimizerConfig(rho=0.0), "rho is 0.0"),
-    (lambda: OptimizerConfig(rho=1.0), "rho is 1.0"),
     (lambda: TrainConfig(steps=0), "steps is 0"),
     (lambda: TrainConfig(seed=-1), "seed is -1"),
     (lambda: TrainConfig(seed=2**32), "seed is 4294967296"),
@@ -239,13 +217,13 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(data_dir, t
 
 def test_one_program_a_shape_whatever_the_seed(data_dir, tmp_path, monkeypatch):
   traces = []
-  original = objective.mean_loss
+  original = objective.token_losses
 
-  def counting(params, config, batch, rng=None):
-    traces.append((batch["source"].shape, rng is None))
-    return original(params, config, batch, rng)
+  def counting(logits, target, length, *smoothing):
+    traces.append((target.shape, not smoothing))
+    return original(logits, target, length, *smoothing)
 
-  monkeypatch.setattr(objective, "mean_loss", counting)
+  monkeypatch.setattr(objective, "token_losses", counting)
   data = dataclasses.replace(small(data_dir).data, bucket_edges=(12, 22), batch_size=37)
   for seed in (0, 1):
     config = small(data_dir, data=data, steps=20, validate_every=20, seed=seed)
@@ -301,6 +279,12 @@ def wait_for_step(folder, process, step):
     time.sleep(0.01)
 
 
+def wait_for_save(folder, process):
+  """Until a checkpoint is being written, under the name that Orbax gives it until it is whole."""
+  while not any("tmp" in path.name for path in (folder / "checkpoints").iterdir()):
+    assert process.poll() is None, "it ended before it saved again"
+
+
 def assert_same_run(folder, other):
   assert lines(folder) == lines(other)
   jax.tree.map(
@@ -310,24 +294,141 @@ def assert_same_run(folder, other):
 
 @pytest.mark.slow
 def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
-  """kill -9 at three moments, SIGTERM and Ctrl-C at two more; each time the same command again."""
+  """kill -9 at five moments, two of them in a save, SIGTERM and Ctrl-C at two more.
+
+  Each time the same command again.
+  """
   config = small(data_dir, steps=400, checkpoint_every=7)
   whole, killed, cache = tmp_path / "whole", tmp_path / "killed", tmp_path / "cache"
   assert_finishes(config, whole, cache)
   for step, number in (
     (40, signal.SIGKILL),
     (120, signal.SIGTERM),
-    (180, signal.SIGKILL),
+    (180, "save"),
     (240, signal.SIGINT),
-    (300, signal.SIGKILL),
+    (280, "save"),
+    (320, signal.SIGKILL),
   ):
     with running(config, killed, cache) as process:
       wait_for_step(killed, process, step)
-      process.send_signal(number)
+      if number == "save":
+        wait_for_save(killed, process)
+      process.send_signal(signal.SIGKILL if number == "save" else number)
       assert process.wait(timeout=60) != 0
     assert 0 < training.load(killed).step < 400
   assert_finishes(config, killed, cache)
   assert_same_run(killed, whole)
+
+
+PARALLEL = """
+import json, sys
+import jax
+config, folder, devices, coordinator, process, processes = sys.argv[1:]
+if int(processes) > 1:
+  jax.distributed.initialize(coordinator, int(processes), int(process))
+assert jax.device_count() == int(devices)
+from attn import configs, training
+from attn.training import TrainConfig
+trained = training.train(configs.from_dict(TrainConfig, json.loads(config)), folder)
+assert trained.step == json.loads(config)["steps"]
+"""
+
+
+def train_in_parallel(config, folder, *, devices, processes=1):
+  """Trains with `devices` virtual ones over all processes."""
+  with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+  environment = {
+    **os.environ,
+    "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices // processes}",
+  }
+  text = json.dumps(configs.to_dict(config))
+  running = []
+  try:
+    for process in range(processes):
+      words = [text, str(folder), str(devices), coordinator, str(process), str(processes)]
+      command = [sys.executable, "-c", PARALLEL, *words]
+      running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    for process in running:
+      _, told = process.communicate(timeout=300)
+      assert process.returncode == 0, told
+  finally:
+    for process in running:
+      process.kill()
+
+
+def assert_nearly_same_run(folder, other):
+  for one, two in zip(lines(folder), lines(other), strict=True):
+    assert one.keys() == two.keys()
+    for name in one.keys() & {"step", "loss", "dev_loss", "gradient_norm", "attention_entropy"}:
+      assert one[name] == pytest.approx(two[name], rel=1e-5), (one["step"], name)
+
+
+def test_rates_are_halved_by_the_epochs_of_the_data(data_dir, tmp_path):
+  optimizer = OptimizerConfig(
+    name="sgd", learning_rate=0.5, decay="halving", halve_after=0.5, halve_every=0.5
+  )
+  config = small(data_dir, optimizer=optimizer, steps=20, log_every=1, validate_every=None)
+  trained = training.train(config, tmp_path)
+  assert trained.config.optimizer.epoch == 17  # 499 pairs in batches of 31
+  rates = [row["learning_rate"] for row in lines(tmp_path)]
+  np.testing.assert_allclose(rates, [0.5] * 9 + [0.25] * 8 + [0.125] * 3)
+
+
+def for_devices(data_dir, **changes):
+  config = small(data_dir, steps=12, validate_every=12, checkpoint_every=6, **changes)
+  return configs.override(config, {"data.batch_size": 32})
+
+
+@pytest.mark.slow
+def test_eight_devices_have_the_losses_of_one_and_a_run_may_change_their_number(data_dir, tmp_path):
+  config = for_devices(data_dir)
+  one, eight, changed = tmp_path / "one", tmp_path / "eight", tmp_path / "changed"
+  training.train(config, one)
+  train_in_parallel(config, eight, devices=8)
+  assert_nearly_same_run(eight, one)
+  shutil.copytree(eight, changed)
+  shutil.rmtree(changed / "checkpoints" / "12")
+  training.train(config, changed)  # the second half on one device
+  assert_nearly_same_run(changed, one)
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_losses_of_one_and_a_run_may_change_their_number(data_dir, tmp_path):
+  config = for_devices(data_dir)
+  one, two = tmp_path / "one", tmp_path / "two"
+  training.train(config, one)
+  train_in_parallel(config, two, devices=2, processes=2)
+  assert_nearly_same_run(two, one)
+  shutil.rmtree(two / "checkpoints" / "12")
+  train_in_parallel(config, two, devices=4, processes=2)
+  train_in_parallel(config, two, devices=2, processes=2)  # finished: nothing to do
+  assert_nearly_same_run(two, one)
+  assert training.load(two).step == 12
+
+
+def test_a_batch_that_the_devices_cannot_share_is_refused(monkeypatch):
+  monkeypatch.setattr(jax, "devices", lambda: [None] * 3)
+  with pytest.raises(configs.ConfigError, match="batch_size is 32, which 3 devices cannot share"):
+    devices.Devices(32)
+
+
+@pytest.mark.parametrize(
+  ("distributed", "coordinator", "process", "told"),
+  [
+    (False, "host:1", None, "--coordinator=HOST:PORT and --process=I/N belong together"),
+    (False, None, "0/2", "belong together"),
+    (True, None, "0/2", "--distributed finds out by itself"),
+    (False, "host:1", "2/2", "--process=2/2 is not I/N"),
+    (False, "host:1", "first", "--process=first is not I/N"),
+  ],
+)
+def test_processes_that_do_not_know_their_place_are_refused(
+  distributed, coordinator, process, told
+):
+  with pytest.raises(flags.UserError, match=told):
+    launch_train.join(distributed, coordinator, process)
 
 
 def fresh_state(seed=0):
@@ -355,6 +456,7 @@ with checkpoints.Checkpoints(pathlib.Path(sys.argv[1])) as kept:
   resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
   try:
     kept.save(7, {"w": jax.random.normal(jax.random.key(0), (101, 1009))}, {"rate": 0.5})
+    kept.save(9, {"w": jnp.arange(5.0)}, {"rate": 0.5})  # which waits for the one before
   except TrainingError as error:
     print(error)
   print(kept.latest)
@@ -398,6 +500,20 @@ with checkpoints.Checkpoints(pathlib.Path(sys.argv[2])) as kept:
 """
 
 
+def test_a_checkpoint_holds_what_was_saved_though_updates_go_on(tmp_path):
+  """It is written while the memory of the state that was given becomes that of the next one."""
+  model = dataclasses.replace(MODEL, units=257)
+  at = state.create(model, OptimizerConfig(), 10, jax.random.key(0))
+  with checkpoints.Checkpoints(tmp_path, keep=5) as kept:
+    saved = []
+    for step in range(3):
+      saved.append(jax.tree.map(np.array, at))
+      kept.save(step, at, {})
+      at, _ = state.update(model, OptimizerConfig(), 10, at, one_batch(), jax.random.key(1))
+    for step, expected in enumerate(saved):
+      jax.tree.map(np.testing.assert_array_equal, kept.restore(step, at)[0], expected)
+
+
 @pytest.mark.slow
 def test_a_checkpoint_of_seven_devices_is_read_on_one(tmp_path):
   """TRN-07: with the types of a fresh state, and the next losses those of one never saved."""
@@ -434,18 +550,22 @@ def finished(data_dir, tmp_path_factory):
   return folder, config, training.train(config, folder)
 
 
-def test_a_run_that_was_stopped_goes_on_with_its_step_and_rate(finished, tmp_path, monkeypatch):
-  """TRN-05: stopped between two checkpoints, in the middle of the schedule."""
-  whole, config, _ = finished
+def stop_before(patched, step):
   original = state.update
 
   def stopping(*arguments):
-    if arguments[3].step == 33:
+    if arguments[3].step == step:
       raise KeyboardInterrupt
     return original(*arguments)
 
+  patched.setattr(state, "update", stopping)
+
+
+def test_a_run_that_was_stopped_goes_on_with_its_step_and_rate(finished, tmp_path, monkeypatch):
+  """TRN-05: stopped between two checkpoints, in the middle of the schedule."""
+  whole, config, _ = finished
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-    patched.setattr(state, "update", stopping)
+    stop_before(patched, 33)
     training.train(config, tmp_path / "stopped")
   assert training.load(tmp_path / "stopped").step == 28
   training.train(config, tmp_path / "stopped")
@@ -470,6 +590,93 @@ def test_metrics_hold_a_line_every_few_steps_and_the_loss_falls(finished):
   assert [row["step"] for row in rows if "dev_loss" in row] == [30, 60]
   losses = [row["loss"] for row in rows if "loss" in row]
   assert losses[-1] < losses[0] - 0.05
+
+
+def test_metrics_say_how_training_goes(finished):
+  rows = lines(finished[0])
+  norms = ("gradient_norm", "update_norm", "parameter_norm")
+  for row in rows:
+    if "loss" in row:
+      assert all(row[name] > 0 for name in norms)
+      assert row["learning_rate"] == pytest.approx(
+        0.01 * min((row["step"] - 1) / 3, (1 + np.cos(np.pi * (row["step"] - 4) / 57)) / 2),
+        rel=1e-5,
+      )
+      assert 0 < row["padding_share"] < 1
+    else:
+      assert row["dev_perplexity"] == pytest.approx(np.exp(row["dev_loss"]))
+      assert 0 < row["attention_entropy"] < np.log(22) and 1 / 22 < row["attention_max"] < 1
+
+
+def by_dev(data_dir, **changes):
+  """A run whose rate is so high that the dev loss goes up and down."""
+  optimizer = OptimizerConfig(learning_rate=0.3, decay="none")
+  changes = {"steps": 60, "validate_every": 2, "keep_best": 2, "patience": 4, **changes}
+  return small(data_dir, optimizer=optimizer, **changes)
+
+
+def test_a_run_without_a_lower_dev_loss_ends_and_its_best_model_is_kept(data_dir, tmp_path):
+  config = by_dev(data_dir)
+  folder, stopped = tmp_path / "run", tmp_path / "stopped"
+  trained = training.train(config, folder)
+  losses = {row["step"]: row["dev_loss"] for row in lines(folder) if "dev_loss" in row}
+  steps, last = sorted(losses, key=losses.get), max(losses)
+  assert last < 60 and steps[0] == last - 8  # four validations
+  assert trained.step == training.load(folder).step == steps[0]
+  loss = loop.validation(trained.config, trained.params, dev_store(trained))["dev_loss"]
+  assert loss == losses[steps[0]]
+  kept = {int(path.name) for path in (folder / "checkpoints").iterdir()}
+  assert kept >= {*steps[:2], last} and len(kept) <= 4
+  before = sorted(folder.rglob("*"))
+  assert training.train(config, folder).step == steps[0]
+  assert sorted(folder.rglob("*")) == before
+
+  with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    stop_before(patched, last - 1)
+    training.train(config, stopped)
+  training.train(config, stopped)
+  assert_same_run(stopped, folder)
+
+
+def dev_store(trained):
+  corpus = catalog.load("reverse", "dev", trained.config.data.data_dir)
+  return pipeline.TokenStore.encode(corpus, trained.source, trained.target)
+
+
+def scalars(folder):
+  """What TensorBoard would read: (step, name, value), and the steps at which a run began again."""
+  from tensorboardX.proto.event_pb2 import Event
+
+  values, purged = [], []
+  for path in sorted(folder.iterdir()):
+    data = path.read_bytes()
+    while data:  # records: length, its checksum, the event, its checksum
+      size = int.from_bytes(data[:8], "little")
+      event, data = Event.FromString(data[12 : 12 + size]), data[16 + size :]
+      values += [(event.step, one.tag, one.simple_value) for one in event.summary.value]
+      purged += [event.step] if event.HasField("session_log") else []
+  return values, purged
+
+
+def test_lines_go_to_tensorboard_as_well(data_dir, tmp_path):
+  pytest.importorskip("tensorboardX", reason="needs the extra tensorboard")
+  config = small(data_dir, steps=12, validate_every=6)
+  with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    stop_before(patched, 10)
+    training.train(config, tmp_path, tensorboard=True)
+  training.train(config, tmp_path, tensorboard=True)
+  values, purged = scalars(tmp_path / "tensorboard")
+  assert 8 in purged  # the run began again from the checkpoint of step 7
+  final = {(step, name): value for step, name, value in values}
+  for row in metrics.read_metrics(tmp_path / "metrics.jsonl"):
+    for name in row.keys() - {"step", "symbols_per_second"}:
+      assert final[row["step"], name] == pytest.approx(row[name], rel=1e-6)
+
+
+def test_without_its_writer_tensorboard_is_refused_in_one_line(data_dir, tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, "tensorboardX", None)
+  with pytest.raises(configs.ConfigError, match="pip install 'attn.tensorboard.'"):
+    training.train(small(data_dir), tmp_path, tensorboard=True)
 
 
 def test_a_folder_of_another_configuration_is_refused_naming_what_differs(finished):
@@ -523,8 +730,6 @@ def test_a_run_goes_on_only_with_the_symbols_that_it_began_with(finished, tmp_pa
 @pytest.mark.parametrize(
   ("name", "error", "message"),
   [
-    ("checkpoints/60/state/manifest.ocdbt", training.TrainingError, "step 60 .* delete .*/60 to"),
-    ("checkpoints/60/record/metadata", training.TrainingError, "step 60 .* delete .*/60 to go on"),
     ("source.vocabulary.json", configs.ConfigError, "not a vocabulary .*another --workdir"),
     ("config.json", configs.ConfigError, "is damaged.* or give another --workdir"),
   ],
@@ -538,6 +743,62 @@ def test_a_file_cut_short_is_one_line_that_says_what_to_do(
     with pytest.raises(error, match=message) as caught:
       use(folder)
     assert str(folder) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def empty(folder):
+  shutil.rmtree(folder / "checkpoints/60")
+  (folder / "checkpoints/60").mkdir()
+
+
+def cut(name):
+  return lambda folder: os.truncate(folder / name, (folder / name).stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+  "damage",
+  [cut("checkpoints/60/state/manifest.ocdbt"), cut("checkpoints/60/record/metadata"), empty],
+)
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
+  finished, tmp_path, capsys, damage
+):
+  folder = shutil.copytree(finished[0], tmp_path / "run")
+  damage(folder)
+  assert training.load(folder).step == 56
+  told = f"the checkpoint of step 60 in {folder}/checkpoints cannot be read ("
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith(told) and line.endswith("): taking that of step 56")
+  training.train(finished[1], folder)
+  (line,) = [line for line in capsys.readouterr().err.splitlines() if "step 60" in line]
+  assert line.startswith(told)
+  assert line.endswith(f"): moved to {folder}/damaged/60, going on from step 56")
+  assert (folder / "damaged/60").is_dir()
+  assert_same_run(folder, finished[0])
+
+
+def test_without_any_checkpoint_that_can_be_read_a_run_stops(finished, tmp_path):
+  folder = shutil.copytree(finished[0], tmp_path / "run")
+  for step in (56, 60):
+    cut(f"checkpoints/{step}/record/metadata")(folder)
+  for use in (training.load, lambda folder: training.train(finished[1], folder)):
+    with pytest.raises(training.TrainingError, match="step 60 .*, nor can another: give another"):
+      use(folder)
+
+
+def test_a_run_of_the_code_before_goes_on(finished, tmp_path):
+  """With the fields, and the record of a checkpoint, that there were in its day."""
+  folder = unfinished(finished, tmp_path / "run")
+  config = json.loads((folder / "config.json").read_text())
+  for name in ("objective", "keep_last", "keep_best", "patience"):
+    del config[name]
+  for name in ("halve_after", "halve_every", "epoch", "clip_embeddings", "average"):
+    del config["optimizer"][name]
+  (folder / "config.json").write_text(json.dumps(config))
+  path = folder / "checkpoints/56/record/metadata"
+  record = json.loads(path.read_text())
+  window = {k: record["window"][k] for k in ("loss", "symbols", "steps", "gradient_norm")}
+  path.write_text(json.dumps({"data": record["data"], "window": window}))
+  training.train(finished[1], folder)
+  assert_same_run(folder, finished[0])
 
 
 def test_without_its_newest_checkpoint_a_run_goes_on_from_the_one_before(finished, tmp_path):
@@ -598,7 +859,7 @@ def test_links_go_to_real_symbols_only_whatever_eos_and_padding_draw(finished):
 def test_metrics_beyond_the_checkpoint_and_a_torn_last_line_are_dropped(tmp_path):
   path = tmp_path / "metrics.jsonl"
   path.write_text('{"step": 4, "loss": 1.5}\n{"step": 8, "loss": 1.25}\n{"step": 12, "lo')
-  file = metrics.MetricsFile(path, 4)
+  file = metrics.Metrics(tmp_path, 4)
   file.write(8, loss=1.0)
   file.close()
   assert metrics.read_metrics(path) == [{"step": 4, "loss": 1.5}, {"step": 8, "loss": 1.0}]
@@ -610,7 +871,7 @@ def test_a_damaged_line_of_metrics_is_named_and_nothing_is_lost(tmp_path, line):
   path.write_text(f'{{"step": 4}}\n{line}\n{{"step": 12}}\n')
   before = path.read_bytes()
   with pytest.raises(training.TrainingError, match=r"metrics.jsonl: line 2 is no JSON object"):
-    metrics.MetricsFile(path, 12)
+    metrics.Metrics(tmp_path, 12)
   assert path.read_bytes() == before
 
 
@@ -623,7 +884,7 @@ def test_metrics_survive_a_kill_while_they_are_written_anew(tmp_path, monkeypatc
 
   monkeypatch.setattr(os, "replace", fail)
   with pytest.raises(OSError):
-    metrics.MetricsFile(path, 4)
+    metrics.Metrics(tmp_path, 4)
   assert path.read_text() == '{"step": 4}\n{"step": 8}\n'
 
 

@@ -163,6 +163,11 @@ class TrainingBatches(Iterator[Batch]):
     self._source, self._workers = source, workers
     self.set_state({"next_index": 0})
 
+  @property
+  def epoch(self) -> int:
+    """How many batches an epoch has."""
+    return self._source.epoch
+
   def __next__(self) -> Batch:
     """The next batch."""
     batch: Batch = next(self._batches)
@@ -290,6 +295,10 @@ class _Source:
 
   def __init__(self, store: TokenStore, epochs: _Epochs, shard: int, shards: int) -> None:
     self._store, self._epochs, self._shard, self._shards = store, epochs, shard, shards
+
+  @property
+  def epoch(self) -> int:
+    return self._epochs.batches
 
   def __len__(self) -> int:
     return sys.maxsize

@@ -18,7 +18,7 @@ from attn.evaluation import alignment, error_rates
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
 from attn.training.progress import Progress
-from attn.training.workdir import Trained, load
+from attn.training.workdir import Trained, read
 
 
 class Outputs(NamedTuple):
@@ -130,8 +130,9 @@ def forced_links(trained: Trained, corpus: catalog.Corpus) -> list[set[tuple[int
 def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, float]:
   """Scores the model in `workdir` on a split; reads the split once.
 
-  Writes `evaluation/SPLIT.json` (the numbers returned, with step, search and time) and
-  `evaluation/SPLIT.tsv` (source, output, and the references, a line each source).
+  Writes `evaluation/SPLIT.json` (the numbers returned, with step, whether training had ended,
+  search and time) and `evaluation/SPLIT.tsv` (source, output, and the references, a line each
+  source).
 
   Returns:
     `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`, and, where the data set has
@@ -142,7 +143,7 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
     DataError: the data cannot be had.
   """
   folder, began = pathlib.Path(workdir), time.monotonic()
-  trained = load(folder)
+  trained, ended = read(folder)
   data = trained.config.data
   corpus = corpora.load(data, split)
   outputs = decode(trained, corpus, label=f"decode {split}")
@@ -163,6 +164,7 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   record = {
     **scores,
     "step": trained.step,
+    "ended": ended,
     "search": configs.to_dict(trained.config.search),
     "seconds": round(time.monotonic() - began, 1),
   }

@@ -1,18 +1,21 @@
 """The state of training, and the compiled step that advances it."""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import NamedSharding
 from jaxtyping import Array, Float, Int
 
+import attn
 from attn import models
-from attn.models import ModelConfig
+from attn.models import ModelConfig, bind
 from attn.models.functional import Params
-from attn.training import objective, optimizers
-from attn.training.config import OptimizerConfig
+from attn.training import objective as objectives
+from attn.training import optimizers
+from attn.training.config import PLAIN, ObjectiveConfig, OptimizerConfig
 
 
 class TrainState(NamedTuple):
@@ -37,12 +40,14 @@ class StepMetrics(NamedTuple):
     symbols: how many those are.
     gradient_norm: before clipping.
     parameter_norm: after the update, whether or not it was kept.
+    update_norm: of the update itself.
   """
 
   loss: Float[Array, ""]
   symbols: Int[Array, ""]
   gradient_norm: Float[Array, ""]
   parameter_norm: Float[Array, ""]
+  update_norm: Float[Array, ""]
 
 
 @functools.partial(jax.jit, static_argnames=("model", "optimizer", "steps"))
@@ -53,7 +58,9 @@ def create(model: ModelConfig, optimizer: OptimizerConfig, steps: int, rng: Arra
 
 
 @functools.partial(
-  jax.jit, static_argnames=("model", "optimizer", "steps"), donate_argnames="state"
+  jax.jit,
+  static_argnames=("model", "optimizer", "steps", "objective", "everywhere"),
+  donate_argnames="state",
 )
 def update(
   model: ModelConfig,
@@ -62,29 +69,88 @@ def update(
   state: TrainState,
   batch: dict[str, Array],
   rng: Array,
+  objective: ObjectiveConfig = PLAIN,
+  everywhere: NamedSharding | None = None,
 ) -> tuple[TrainState, StepMetrics]:
   """One update. Compiled once for each shape of `batch`, whatever the seed.
 
   A loss, gradient or new parameter that is not finite leaves the state as it was, for the
-  loop to report.
+  loop to report. `everywhere` is how the state lies on several devices.
   """
-  dropout = jax.random.fold_in(rng, state.step) if model.dropout else None
-  (loss, symbols), gradients = jax.value_and_grad(objective.mean_loss, has_aux=True)(
-    state.params, model, batch, dropout
-  )
+  total, symbols, gradients = _gradients(model, objective, steps, state, batch, rng)
   norm = optax.tree.norm(gradients)
   updates, moments = optimizers.build(optimizer, steps).update(
     gradients, state.optimizer, state.params
   )
   new = TrainState(optax.apply_updates(state.params, updates), moments, state.step + 1)
   size = optax.tree.norm(new.params)
-  finite = jnp.isfinite(loss) & jnp.isfinite(norm) & jnp.isfinite(size)
+  finite = jnp.isfinite(total) & jnp.isfinite(norm) & jnp.isfinite(size)
   state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
-  return state, StepMetrics(loss, symbols, norm, size)
+  if everywhere is not None:
+    state = jax.lax.with_sharding_constraint(state, everywhere)
+  return state, StepMetrics(total, symbols, norm, size, optax.tree.norm(updates))
+
+
+def _gradients(
+  model: ModelConfig,
+  objective: ObjectiveConfig,
+  steps: int,
+  state: TrainState,
+  batch: dict[str, Array],
+  rng: Array,
+) -> tuple[Array, Array, Params]:
+  """Mean loss a symbol, number of symbols, and the gradient of what is minimised."""
+  random = jax.random.fold_in(rng, state.step) if model.dropout or objective.sampling else None
+  share = objective.sampling * (state.step + 1) / steps if objective.sampling else None
+  divisor = objectives.divisor(batch, objective.per)
+
+  @jax.value_and_grad
+  def gradient(params: Params, part: dict[str, Array], random: Array | None) -> Array:
+    return objectives.summed_loss(params, model, part, random, objective, share) / divisor
+
+  if objective.micro_batches == 1:
+    loss, gradients = gradient(state.params, batch, random)
+  else:
+
+    def add(total: Any, x: tuple[dict[str, Array], Array]) -> tuple[Any, None]:
+      part, place = x
+      own = None if random is None else jax.random.fold_in(random, place)
+      return jax.tree.map(jnp.add, total, gradient(state.params, part, own)), None
+
+    nothing = jnp.float32(0), optax.tree.zeros_like(state.params)
+    parts = objectives.cut(batch, objective.micro_batches)
+    numbers = jnp.arange(objective.micro_batches)
+    (loss, gradients), _ = jax.lax.scan(add, nothing, (parts, numbers))
+  symbols = batch["target_length"].sum()
+  if objective.per != "symbol":
+    loss = loss * divisor / jnp.maximum(symbols, 1)
+  return loss, symbols, gradients
+
+
+def usable(state: TrainState) -> Params:
+  """The parameters to use: their average where one is kept, else the newest."""
+  params: Params = optax.tree.get(state.optimizer, "average", state.params)
+  return params
 
 
 @functools.partial(jax.jit, static_argnames="model")
-def loss_sum(model: ModelConfig, params: Params, batch: dict[str, Array]) -> tuple[Array, Array]:
-  """Summed loss of a batch without dropout, and its number of symbols."""
-  loss, symbols = objective.mean_loss(params, model, batch)
-  return loss * symbols, symbols
+def validation_sums(
+  model: ModelConfig, params: Params, batch: dict[str, Array]
+) -> dict[str, Float[Array, ""]]:
+  """Sums over a batch's real target symbols, without dropout: `symbols` counts them.
+
+  The others are `loss`, in nats, and with attention the `attention_entropy`, in nats, and
+  `attention_max`, the largest weight.
+  """
+  forced = bind(model, params).teacher_forced(
+    batch["source"], batch["source_length"], batch["target"]
+  )
+  losses = objectives.token_losses(forced.logits, batch["target"], batch["target_length"])
+  real = attn.length_mask(batch["target_length"], losses.shape[1])
+  symbols = batch["target_length"].sum()
+  # By way of the mean, whose rounding runs from before this function have in their losses.
+  sums = {"loss": losses.sum() / jnp.maximum(symbols, 1) * symbols, "symbols": symbols}
+  if forced.weights is not None:
+    sums["attention_entropy"] = jnp.sum(attn.entropy(forced.weights), where=real)
+    sums["attention_max"] = jnp.sum(attn.max_weight(forced.weights), where=real)
+  return sums

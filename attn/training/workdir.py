@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 from typing import NamedTuple
 
 import jax
@@ -92,14 +93,21 @@ def resolve(config: TrainConfig, source: Vocabulary, target: Vocabulary) -> Trai
 
 
 def load(workdir: str | os.PathLike[str]) -> Trained:
-  """The model that training left in `workdir`, from its newest checkpoint.
+  """The model that training left in `workdir`.
+
+  It comes from the newest checkpoint, or from the best where the run keeps the best. One that
+  cannot be read is passed over with a line on stderr.
 
   Raises:
     FileNotFoundError: the folder holds no run, or no checkpoint yet.
     ConfigError: its configuration or a vocabulary is damaged.
-    TrainingError: its newest checkpoint is damaged.
+    TrainingError: no checkpoint can be read.
   """
-  folder = pathlib.Path(workdir)
+  return read(pathlib.Path(workdir))[0]
+
+
+def read(folder: pathlib.Path, *, quiet: bool = False) -> tuple[Trained, bool]:
+  """As `load`: the model, and whether its run has come to its end."""
   if not (folder / "config.json").exists():
     raise FileNotFoundError(f"{folder} holds no trained model: run launch.train there first")
   try:
@@ -107,8 +115,8 @@ def load(workdir: str | os.PathLike[str]) -> Trained:
   except configs.ConfigError as error:
     raise configs.ConfigError(f"{folder} cannot be loaded: {error}") from None
   with Checkpoints(folder / "checkpoints") as checkpoints:
-    step = checkpoints.latest
-    if step is None:
+    steps = checkpoints.steps
+    if not steps:
       raise FileNotFoundError(f"{folder} has no checkpoint yet: its training has to go on first")
     source, target = saved_vocabularies(folder)
     config = resolve(config, source, target)
@@ -116,5 +124,13 @@ def load(workdir: str | os.PathLike[str]) -> Trained:
       lambda rng: state.create(config.model, config.optimizer, config.steps, rng),
       jax.random.key(0),
     )
-    restored, _ = checkpoints.restore(step, like)
-  return Trained(restored.params, config, source, target, step)
+    found, faults = checkpoints.newest(like, reversed(steps))
+    assert found is not None
+    ended = found.step == config.steps or bool(found.record.get("ended"))
+    best = [step for _, step in found.record.get("best", []) if step in steps]
+    if best and best[0] != found.step:
+      chosen, more = checkpoints.newest(like, [*best, found.step])
+      found, faults = chosen or found, faults + more
+  for fault in [] if quiet else faults:
+    print(f"{fault}: taking that of step {found.step}", file=sys.stderr)
+  return Trained(state.usable(found.state), config, source, target, found.step), ended
