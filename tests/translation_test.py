@@ -149,3 +149,44 @@ def test_a_long_line_is_decoded_with_few_others():
     (1, 1, (4096,)),
   ]
   assert list(translation._groups([17] * 200, (8, 16), 128))[0][1] == 64
+
+
+def test_a_beam_gathers_every_kind_of_state():
+  """Two LSTM layers, a fed vector and the time of a window: the score is that of the tokens."""
+  config = dataclasses.replace(
+    CONFIG,
+    encoder="forward",
+    cell="lstm",
+    layers=2,
+    order="luong",
+    initial_state="all_layers",
+    reverse_source=True,
+    score="general",
+    window="local_m",
+    half_width=1,
+    input_feeding="readout",
+  )
+  weights = jax.tree.map(lambda leaf: 3 * leaf, models.init(config, jax.random.key(5)))
+  search = SearchConfig(beam=4, alpha=1.0, ratio=1.0, extra=3)
+  given = sources()[:3]
+  found = translation.translate(
+    config, weights, given, search, symbols=SYMBOLS, edges=(8,), batch_size=4, weights=True
+  )
+  labels = [one.tokens + [EOS] * one.finished for one in found]
+  source, target = np.zeros((3, 8), np.int32), np.zeros((3, 11), np.int32)
+  for row, (ids, tokens) in enumerate(zip(given, labels, strict=True)):
+    source[row, : len(ids) + 1], target[row, : len(tokens)] = [*ids, EOS], tokens
+  lengths = np.array([len(ids) + 1 for ids in given], np.int32)
+
+  @jax.jit
+  def forced():
+    made = models.bind(config, weights).teacher_forced(source, lengths, target)
+    return jax.nn.log_softmax(made.logits), made.weights
+
+  log_probs, forced_weights = forced()
+  for row, (one, tokens) in enumerate(zip(found, labels, strict=True)):
+    steps = np.arange(len(tokens))
+    score = np.asarray(log_probs)[row, steps, tokens].mean()
+    assert one.score == pytest.approx(float(score), abs=1e-5)
+    expected = forced_weights[row, : len(tokens), : lengths[row]]
+    np.testing.assert_allclose(one.weights, expected, atol=1e-5)

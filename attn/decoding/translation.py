@@ -14,7 +14,7 @@ from attn.data.vocabulary import BOS, EOS, PAD, UNK
 from attn.decoding.beam import beam_search
 from attn.decoding.config import SearchConfig
 from attn.decoding.hypotheses import Hypotheses
-from attn.models import ModelConfig, bind
+from attn.models import ModelConfig, State, bind
 from attn.models.functional import Params
 
 
@@ -59,7 +59,7 @@ def search_batch(
   # None of the others is ever a label, but a model that has learned little may emit it.
   possible = ((ids == EOS) | (ids > UNK)) & (ids < symbols)
 
-  def step(state: Array, tokens: Array) -> tuple[Array, Array, Array | None]:
+  def step(state: State, tokens: Array) -> tuple[Array, State, Array | None]:
     log_probs, made = model.step(memory, state, tokens)
     return jnp.where(possible, log_probs, -jnp.inf), made.state, made.weights if weights else None
 

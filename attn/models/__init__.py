@@ -4,6 +4,6 @@ from attn.models.config import ModelConfig
 from attn.models.family import Seq2Seq
 from attn.models.functional import bind, init, parameter_count
 from attn.models.memory import Memory
-from attn.models.steps import Step
+from attn.models.steps import State, Step
 
-__all__ = ["Memory", "ModelConfig", "Seq2Seq", "Step", "bind", "init", "parameter_count"]
+__all__ = ["Memory", "ModelConfig", "Seq2Seq", "State", "Step", "bind", "init", "parameter_count"]

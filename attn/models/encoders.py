@@ -1,47 +1,41 @@
 """Encoders: a padded batch of source words to annotations."""
 
-import jax
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float
 
-from attn.models import cells
 from attn.models.config import ModelConfig
-from attn.models.initialisation import recipe
+from attn.models.recurrence import CellState, Recurrence, output
+
+Drop = Callable[[Array, int], Array]  # Dropout of what enters the layer of a number.
 
 
-class Recurrence(nnx.Module):
-  """One direction of gated units over a whole sequence."""
+class Encoded(NamedTuple):
+  """What an encoder made of a batch.
 
-  def __init__(self, config: ModelConfig, *, reverse: bool, rngs: nnx.Rngs):
-    """Parameters `W [3n, m]`, `U_gates [2n, n]`, `U [n, n]`, bias `[3n]` or None."""
-    make, n, m = recipe(config.initialisation), config.units, config.embedding
-    self.reverse = reverse
-    self.w = nnx.Param(make.other(rngs.params(), (3 * n, m)))
-    self.u_gates = nnx.Param(make.recurrent(rngs.params(), (2 * n, n)))
-    self.u = nnx.Param(make.recurrent(rngs.params(), (n, n)))
-    self.b = nnx.Param(jnp.zeros(3 * n)) if config.biases else None
+  Attributes:
+    annotations: of the top layer `[b, s, a]`, zeros at padding.
+    forward: each layer's last state; of a reversed source, that at word 1.
+    backward: each layer's backward state at word 1; empty for one direction.
+  """
 
-  def __call__(
-    self, words: Float[Array, "s b m"], valid: Bool[Array, "s b"]
-  ) -> tuple[Float[Array, "s b n"], Float[Array, "b n"]]:
-    """The state at every position (zeros at padding) and the last state read.
+  annotations: Float[Array, "b s a"]
+  forward: tuple[CellState, ...]
+  backward: tuple[CellState, ...]
 
-    A row's padding changes neither: there the state stands still. So the backward direction,
-    which meets the padding first, still begins from zeros at the row's last word.
-    """
-    inputs = words @ self.w[...].T  # All positions in one matmul, outside the recurrence.
-    if self.b is not None:
-      inputs += self.b[...]
+  @property
+  def nearest(self) -> CellState:
+    """The top state that s_0 is made from: the backward one at word 1, or the last one."""
+    return (self.backward or self.forward)[-1]
 
-    def step(state: Array, x: tuple[Array, Array]) -> tuple[Array, Array]:
-      inputs, valid = x
-      state = jnp.where(valid, cells.gru(inputs, state, self.u_gates[...], self.u[...]), state)
-      return state, jnp.where(valid, state, 0.0)
-
-    zeros = jnp.zeros((*inputs.shape[1:-1], self.u.shape[0]), inputs.dtype)
-    last, states = jax.lax.scan(step, zeros, (inputs, valid[..., None]), reverse=self.reverse)
-    return states, last
+  @property
+  def summary(self) -> Float[Array, "b a"]:
+    """The fixed vector: the top layer's last states."""
+    ends = [output(states[-1]) for states in (self.forward, self.backward) if states]
+    return ends[0] if len(ends) == 1 else jnp.concatenate(ends, axis=-1)
 
 
 class Encoder(nnx.Module):
@@ -49,18 +43,35 @@ class Encoder(nnx.Module):
 
   def __init__(self, config: ModelConfig, rngs: nnx.Rngs):
     """Parameters of one or two directions; the embedding is shared by both and lives outside."""
-    self.forward = Recurrence(config, reverse=False, rngs=rngs)
-    both = config.encoder == "bidirectional"
-    self.backward = Recurrence(config, reverse=True, rngs=rngs) if both else None
+    self.layers, self.both = config.layers, config.encoder == "bidirectional"
+    width = config.embedding
+    for layer in range(self.layers):
+      # To read from the end is to scan right-padded rows backward: positions stay where they are.
+      forward = Recurrence(config, width, reverse=config.reverse_source, rngs=rngs)
+      setattr(self, _name("forward", layer), forward)
+      if self.both:
+        backward = Recurrence(config, width, reverse=True, rngs=rngs)
+        setattr(self, _name("backward", layer), backward)
+      width = config.annotation
 
   def __call__(
-    self, words: Float[Array, "s b m"], valid: Bool[Array, "s b"]
-  ) -> tuple[Float[Array, "b s a"], Float[Array, "b n"], Float[Array, "b a"]]:
-    """Returns annotations, the state that s_0 is made from, and the fixed vector."""
-    states, last = self.forward(words, valid)
-    initial = summary = last
-    if self.backward is not None:
-      backward, first = self.backward(words, valid)
-      states = jnp.concatenate([states, backward], axis=-1)
-      initial, summary = first, jnp.concatenate([last, first], axis=-1)
-    return jnp.swapaxes(states, 0, 1), initial, summary
+    self, words: Float[Array, "s b m"], valid: Bool[Array, "s b"], drop: Drop | None = None
+  ) -> Encoded:
+    """Reads embedded words; `drop` acts on what passes from each layer to the next."""
+    x, forward, backward = words, [], []
+    for layer in range(self.layers):
+      if layer and drop is not None:
+        x = drop(x, layer)
+      states, last = getattr(self, _name("forward", layer))(x, valid)
+      forward.append(last)
+      if self.both:
+        back, first = getattr(self, _name("backward", layer))(x, valid)
+        backward.append(first)
+        states = jnp.concatenate([states, back], axis=-1)
+      x = states
+    return Encoded(jnp.swapaxes(x, 0, 1), tuple(forward), tuple(backward))
+
+
+def _name(direction: str, layer: int) -> str:
+  """`forward`, `forward_2`, ...: the first layer has the name of its direction."""
+  return f"{direction}_{layer + 1}" if layer else direction

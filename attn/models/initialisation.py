@@ -1,4 +1,4 @@
-"""How parameters begin: the paper's recipe and one that learns quickly."""
+"""How parameters begin: the papers' recipes and one that learns quickly."""
 
 import functools
 from collections.abc import Callable
@@ -34,11 +34,27 @@ def orthogonal_blocks(
   return blocks.reshape(rows, n)
 
 
+_UNIFORM = {"sutskever": 0.08, "luong": 0.1}  # Sutskever 2014, 3.4; Luong 2015, 4.1.
+
+
+def _uniform(bound: float) -> Initializer:
+  """U(-bound, bound)."""
+
+  def draw(
+    rng: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32
+  ) -> Float[Array, "..."]:
+    return jax.random.uniform(rng, shape, dtype, -bound, bound)
+
+  return draw
+
+
 def recipe(name: str) -> Recipe:
   """The initializers of `ModelConfig.initialisation`."""
   normal = jax.nn.initializers.normal
   if name == "bahdanau":  # Appendix B.1.
     return Recipe(orthogonal_blocks, normal(0.001), jax.nn.initializers.zeros, normal(0.01))
+  if name in _UNIFORM:
+    return Recipe(*4 * (_uniform(_UNIFORM[name]),))
   glorot = functools.partial(
     jax.nn.initializers.variance_scaling, 1.0, "fan_avg", "uniform", in_axis=-1, out_axis=-2
   )()

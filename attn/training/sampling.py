@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from attn.data.vocabulary import BOS
-from attn.models import Seq2Seq
+from attn.models import Seq2Seq, State
 
 
 def logits(
@@ -27,7 +27,7 @@ def logits(
   target = batch["target"].T  # Time first, as the scan wants it.
   own = jax.random.bernoulli(choose, share, target.shape)
 
-  def step(carry: tuple[Array, Array], x: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
+  def step(carry: tuple[State, Array], x: tuple[Array, ...]) -> tuple[tuple[State, Array], Array]:
     state, previous = carry
     true, own, place = x
     log_probs, made = model.step(memory, state, previous)
