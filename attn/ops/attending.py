@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Integer, Real
 from attn.ops.contexts import context
 from attn.ops.lifting import (
   check_shapes,
+  finite_rows,
   integer_array,
   mask_array,
   python_int,
@@ -117,7 +118,7 @@ def attend(
   values = _keep(values, mask.any(-2), widened(dtype))
   # The score must not see the rest of the non-finite keys either, or they would reach queries that
   # mask them: they become the NaN scores of the queries that do read them.
-  finite = jnp.isfinite(keys).all(-1)
+  finite = finite_rows(keys)
   scores = scored(score, query, jnp.where(finite[..., None], keys, 0)[..., None, :, :], chunk)
   scores = _poison(scores.astype(widened(dtype)), mask & ~finite[..., None, :])
   weights = softmax(scores, mask, scale=scale)
@@ -315,5 +316,5 @@ def _gathered(
 ) -> tuple[jax.Array, jax.Array]:
   """The slots of rows, zeros for what no query may see or is not finite, and which are finite."""
   slots = _slots(rows, first, live.shape[-1])
-  finite = jnp.isfinite(slots).all(-1)
+  finite = finite_rows(slots)
   return jnp.where((live & finite)[..., None], slots, 0).astype(dtype), finite

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Real
 
-from attn.ops.lifting import lifted
+from attn.ops.lifting import finite_rows, lifted
 
 
 @lifted("(s),(s,v),(s)->(v)")
@@ -49,6 +49,6 @@ def context(
   if mask is None:
     return weights @ values
   # Per row of values and not per query: a select by the mask would hold [t, s, v].
-  finite = jnp.isfinite(values).all(-1)
+  finite = finite_rows(values)
   summed = jnp.where(mask, weights, 0) @ jnp.where(finite[:, None], values, 0)
   return jnp.where(jnp.any(mask & ~finite), jnp.nan, summed)
