@@ -452,6 +452,8 @@ def test_no_tensorflow_no_noise_and_nothing_left_behind(tmp_path):
     import sys
     from attn.data import catalog, config, vocabulary
     assert not {"grain", "tensorflow_datasets", "tensorflow"} & set(sys.modules)
+    from attn.data import synthetic
+    synthetic.Reverse.builder_configs["letters"].train = 200
     catalog.prepare("reverse", sys.argv[1])
     corpus = catalog.load("reverse", "dev", sys.argv[1])
     from attn.data import pipeline
@@ -472,6 +474,7 @@ def test_two_processes_prepare_once(tmp_path):
   program = """
     import sys, time
     from attn.data import catalog, synthetic
+    synthetic.Reverse.builder_configs["letters"].train = 200
     draw = synthetic.draw
     def slow(config, **keywords):
       with open(sys.argv[2], "a") as log:
