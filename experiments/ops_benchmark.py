@@ -18,8 +18,8 @@ interval, and 5% and 95% quantiles. Temporary bytes are the compiler's account; 
 Command: python -m launch.run --experiment=ops_benchmark
 The peers are an extra: python -m pip install -c constraints.txt -e '.[peers]'. Without them their
 rows are left out. A benchmark judges no claim of the chapter, and --experiment=all leaves it out.
-Time: by estimate, as none was run on an idle machine yet: smoke 15 seconds, default 10 minutes,
-full 70. An interrupted run starts over. Leave the machine alone meanwhile.
+Time: default 13 minutes on two idle cores; smoke 15 seconds and full 70 minutes by estimate. An
+interrupted run starts over. Leave the machine alone meanwhile.
 
 Rules, stated before the run. A bar is reached if the whole interval of the median ratio is on its
 side, missed if none of it is, else not resolved; not measured without the peer. With one thread at

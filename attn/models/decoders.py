@@ -192,11 +192,13 @@ class Decoder(Recurrent):
       return units.reshape(*units.shape[:-1], -1, 2).max(-1)
     return jnp.tanh(units) if self.kind == "tanh" else units
 
-  def logits(self, readout: Float[Array, "... l"]) -> Float[Array, "... v"]:
+  def narrowed(self, readout: Float[Array, "... l"]) -> Float[Array, "... o"]:
+    """What W_o multiplies: t_i, or W_t t_i where the output matrix is a product of two."""
+    return readout if self.w_t is None else readout @ self.w_t[...].T
+
+  def logits(self, narrowed: Float[Array, "... o"]) -> Float[Array, "... v"]:
     """W_o t_i, the unnormalised log-probabilities of y_i."""
-    if self.w_t is not None:
-      readout = readout @ self.w_t[...].T
-    return plus(readout @ self.w_o[...].T, self.b_w)
+    return plus(narrowed @ self.w_o[...].T, self.b_w)
 
 
 def _fed_width(config: ModelConfig) -> int:

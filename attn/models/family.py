@@ -28,11 +28,13 @@ class Forced(NamedTuple):
     logits: for every target position `[b, t, v]`.
     weights: attention of every target position `[b, t, s]`, None without attention.
     contexts: what was read at every target position `[b, t, a]`.
+    narrowed: what the output matrix multiplied `[b, t, o]`.
   """
 
   logits: Float[Array, "b t v"]
   weights: Float[Array, "b t s"] | None
   contexts: Float[Array, "b t a"]
+  narrowed: Float[Array, "b t o"]
 
 
 class Seq2Seq(nnx.Module):
@@ -131,7 +133,7 @@ class Seq2Seq(nnx.Module):
     """
     word = self.decoder.word(self._embed(previous), previous == BOS)
     step = self.decoder.step(self.decoder, memory, state, word)
-    return jax.nn.log_softmax(self.decoder.logits(step.readout)), step
+    return jax.nn.log_softmax(self.decoder.logits(self.decoder.narrowed(step.readout))), step
 
   def teacher_forced(
     self,
@@ -157,9 +159,10 @@ class Seq2Seq(nnx.Module):
     if readouts is None:
       readouts = self.decoder.readout(hidden, words, contexts)
     contexts = jnp.broadcast_to(contexts, (*hidden.shape[:2], contexts.shape[-1]))
+    narrowed = self.decoder.narrowed(self._drop(readouts, rng, 2))
     forced: Forced = jax.tree.map(
       lambda leaf: jnp.swapaxes(leaf, 0, 1),
-      Forced(self.decoder.logits(self._drop(readouts, rng, 2)), weights, contexts),
+      Forced(self.decoder.logits(narrowed), weights, contexts, narrowed),
     )
     return forced
 

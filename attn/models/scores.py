@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
@@ -10,6 +11,11 @@ from jaxtyping import Array, Float
 import attn
 from attn.models.config import ModelConfig
 from attn.models.initialisation import recipe
+
+# Its tanh is taken again in the backward pass: a scan over steps would keep [t, b, s, n'] of it.
+_additive = jax.checkpoint(
+  attn.additive_projected, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable
+)
 
 
 class Score(Protocol):
@@ -60,7 +66,7 @@ class Additive(nnx.Module):
     self, query: Float[Array, "... q"], keys: Float[Array, "... s n"]
   ) -> Float[Array, "... s"]:
     """e_ij for one decoder state."""
-    return attn.additive_projected(query, keys, self.w_a[...], self.v_a[...])
+    return _additive(query, keys, self.w_a[...], self.v_a[...])
 
 
 class General(nnx.Module):
@@ -121,7 +127,7 @@ class ConcatReleased(nnx.Module):
     self, query: Float[Array, "... n"], keys: Float[Array, "... s n"]
   ) -> Float[Array, "... s"]:
     """The score of one decoder state."""
-    return attn.additive_projected(query, keys, self.w_a[...], self.v_a[...])
+    return _additive(query, keys, self.w_a[...], self.v_a[...])
 
 
 class Location(nnx.Module):

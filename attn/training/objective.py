@@ -7,11 +7,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+import attn
 from attn.data.vocabulary import EOS
-from attn.models import ModelConfig, bind
+from attn.models import Forced, ModelConfig, Seq2Seq, bind
 from attn.models.functional import Params
 from attn.training import sampling
 from attn.training.config import PLAIN, ObjectiveConfig
+from attn.training.output_loss import summed_output_loss
+
+# Logits of a batch beyond which they are not held: 16 MB in float32.
+_LARGE = 2**22
 
 
 def token_losses(
@@ -63,12 +68,29 @@ def summed_loss(
   if share is not None and rng is not None:
     logits = sampling.logits(model, batch, rng, share)
   else:
-    logits = model.teacher_forced(
-      batch["source"], batch["source_length"], batch["target"], rng=rng
-    ).logits
+    forced = model.teacher_forced(batch["source"], batch["source_length"], batch["target"], rng=rng)
+    if forced.logits.size > _LARGE:
+      return _without_logits(model, forced, batch, objective.label_smoothing)
+    logits = forced.logits
   return token_losses(
     logits.astype(jnp.float32), batch["target"], batch["target_length"], objective.label_smoothing
   ).sum()
+
+
+def _without_logits(
+  model: Seq2Seq, forced: Forced, batch: dict[str, Array], smoothing: float
+) -> Float[Array, ""]:
+  """The same sum from what the output layer reads; nothing is left that needs the logits."""
+  matrix, bias = model.decoder.w_o[...], model.decoder.b_w
+  counted = attn.length_mask(batch["target_length"], batch["target"].shape[1])
+  return summed_output_loss(
+    forced.narrowed.reshape(-1, matrix.shape[1]),
+    matrix,
+    jnp.zeros(matrix.shape[0], matrix.dtype) if bias is None else bias[...],
+    batch["target"].reshape(-1),
+    counted.reshape(-1).astype(jnp.float32),
+    smoothing,
+  )
 
 
 def divisor(batch: dict[str, Array], per: str) -> Array:
