@@ -13,7 +13,7 @@ from attn.models.config import ModelConfig
 from attn.models.initialisation import recipe
 
 # Its tanh is taken again in the backward pass: a scan over steps would keep [t, b, s, n'] of it.
-_additive = jax.checkpoint(
+_additive: Callable[..., Array] = jax.checkpoint(
   attn.additive_projected, prevent_cse=False, policy=jax.checkpoint_policies.dots_saveable
 )
 

@@ -49,7 +49,7 @@ def _with_gradient(
   spread = jnp.where(jnp.arange(symbols) >= EOS, smoothing / (symbols - EOS), 0.0)
 
   def part(
-    sums: tuple[Array, Array, Array], x: tuple[Array, Array, Array]
+    sums: tuple[Array, Array, Array], x: tuple[Array, ...]
   ) -> tuple[tuple[Array, Array, Array], Array]:
     total, d_matrix, d_bias = sums
     narrowed, labels, counted = x
@@ -67,7 +67,7 @@ def _with_gradient(
     jnp.pad(x, [(0, fill), *[(0, 0)] * (x.ndim - 1)]).reshape(-1, size, *x.shape[1:])
     for x in (narrowed, labels, counted)
   )
-  start = jnp.float32(0), jnp.zeros_like(matrix), jnp.zeros_like(bias)
+  start = jnp.zeros((), jnp.float32), jnp.zeros_like(matrix), jnp.zeros_like(bias)
   (total, d_matrix, d_bias), d_narrowed = jax.lax.scan(part, start, parts)
   return total, (d_narrowed.reshape(-1, narrowed.shape[1])[:rows], d_matrix, d_bias)
 
