@@ -16,10 +16,10 @@ class ModelConfig:
 
   | order                | score sees | state sees       | readout of  | goes with                |
   |----------------------|------------|------------------|-------------|--------------------------|
-  | `bahdanau`           | s_{i-1}    | y_{i-1}, c_i     | s_i         | every cell, score, window|
+  | `bahdanau`           | s_{i-1}    | y_{i-1}, c_i     | s_i         | any cell, score, window  |
   | `bahdanau_appendix`  | s_{i-1}    | y_{i-1}, c_i     | s_{i-1}     | the same                 |
   | `groundhog`          | s_{i-1}    | y_{i-1}, c_{i-1} | s_{i-1}     | the same                 |
-  | `luong`              | s_i        | y_{i-1}, fed     | s_i         | the same; input feeding  |
+  | `luong`              | s_i        | y_{i-1}, fed     | s_i         | these and input feeding  |
   | `conditional_gru`    | s'_i       | y_{i-1}, c_i     | s_i         | one layer of GRUs        |
 
   In `groundhog` s_{i-1} has seen y_{i-1}: its state is updated with the word once it is known. The
