@@ -199,6 +199,10 @@ def zeros(*shape):
       "attend: mask has shape (2, 3, 7), expected [..., t, s] of 2 axes or [..., s] of fewer; the "
       "weights have shape (3, 7)",
     ),
+    (
+      lambda: attn.attend(zeros(3, 5), zeros(7, 5), scale=zeros(3)),
+      "attend: scale has shape (3,), expected one number",
+    ),
     (lambda: attn.length_mask(np.ones(2, int), -1), "length_mask: size is -1, expected at least 0"),
   ],
 )
@@ -224,9 +228,31 @@ def test_shapes_that_do_not_fit_are_one_line_at_trace_time(call, message):
       lambda: attn.length_mask(zeros(2), 5),
       "length_mask: lengths has dtype float32, expected integers",
     ),
+    (
+      lambda: attn.dot([[1.0], [1.0, 2.0]], zeros(5)),
+      "dot: query is a list that makes no array",
+    ),
+    (lambda: attn.length_mask("2", 5), "length_mask: lengths is a str that makes no array"),
+    (lambda: attn.softmax(zeros(7), scale=None), "softmax: scale is None, expected real numbers"),
+    (
+      lambda: attn.softmax(zeros(7), scale=1j),
+      "softmax: scale has dtype complex64, expected real numbers",
+    ),
+    (
+      lambda: attn.attend(zeros(3, 5), zeros(7, 5), scale="2"),
+      "attend: scale is a str that makes no array",
+    ),
+    (
+      lambda: attn.attend(zeros(3, 5), zeros(7, 5), score="dot"),
+      "attend: score is a str, expected a function",
+    ),
+    (
+      lambda: attn.attend(zeros(3, 5), zeros(7, 5), score=lambda query, keys: None),
+      "attend: what score returned is None, expected real numbers",
+    ),
     (lambda: attn.length_mask(2, 5.0), "length_mask: size is a float, expected a Python int"),
-    (lambda: attn.softmax(zeros(7), None, 2.0), "too many positional arguments"),
-    (lambda: attn.dot(zeros(5)), "missing a required argument: 'keys'"),
+    (lambda: attn.softmax(zeros(7), None, 2.0), "softmax: too many positional arguments"),
+    (lambda: attn.dot(zeros(5)), "dot: missing a required argument: 'keys'"),
   ],
 )
 def test_arguments_of_the_wrong_kind_are_one_line(call, message):

@@ -496,7 +496,7 @@ def test_a_chunk_is_chosen_for_what_the_score_makes():
   # Looked at whole, then five of 61 queries and the last, of all sentences.
   assert chunks(2, 61, 11) == {(2, 61, 512), (2, 5, 512), (2, 1, 512)}
   # Looked at whole, then one query of some sentences: each is traced as one.
-  assert chunks(64, 3, 50) == {(64, 3, 512), (1, 512)}
+  assert chunks(64, 3, 50) == {(64, 3, 512), (1, 1, 512)}
   assert chunks(64, 61, 1024, dot) == {(64, 61, 512)}
 
 
@@ -513,6 +513,109 @@ def test_chunks_that_are_none(chunk, error, message):
   with pytest.raises(error) as raised:
     attn.attend(*memory(), chunk=chunk)
   assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("score", ["dot", "additive"])
+def test_chunks_of_no_sentences(score):
+  for shape in ((0, T, K), (2, 0, T, K)):
+    keys = np.zeros((*shape[:-2], S, K), np.float32)
+    result = attn.attend(np.zeros(shape, np.float32), keys, score=SCORES[score][0], chunk=2)
+    assert result.context.shape == shape and result.weights.shape == (*shape[:-1], S)
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_a_score_may_know_its_axes_and_its_batch(each):
+  """Whichever parts of them the size suggests, a score sees as many axes as it was given."""
+  b, t, s, n = 3, 5, 127, 257
+  rng = np.random.default_rng(9)
+  query, keys = (rng.normal(size=(b, size, n)).astype(np.float32) for size in (t, s))
+  w_a = rng.normal(size=(b, n) if each else (1, n)).astype(np.float32)
+
+  def score(query, keys):
+    assert not each or query.shape[0] == b
+    projected = jnp.einsum("btn,bn->btn", query, jnp.broadcast_to(w_a, (query.shape[0], n)))
+    return jnp.tanh(projected[:, :, None] + keys).sum(-1)
+
+  result = jax.jit(functools.partial(attn.attend, score=score))(query, keys)
+  whole = attn.softmax(jnp.tanh((query * w_a[:, None])[:, :, None] + keys[:, None]).sum(-1))
+  np.testing.assert_allclose(result.weights, whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_score_of_the_query_alone_has_its_axes_alone(chunk):
+  query, keys, values = memory()
+  w_a = np.random.default_rng(7).normal(size=(S, K)).astype(np.float32)
+  score = lambda query, keys: attn.location(query, w_a[: keys.shape[-2]])  # noqa: E731
+  for queries in (query[0], query[:1]):
+    shared = attn.attend(queries, keys, values, some_mask(), score=score, chunk=chunk)
+    each = attn.attend(
+      np.broadcast_to(query[0], query.shape), keys, values, some_mask(), score=score
+    )
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), shared, each)
+  local = attn.attend_local(
+    query[0], keys, None, jnp.arange(3.0), S, half_width=1, score=lambda q, k: score(q, k)
+  )
+  assert local.context.shape == (B, T, K) and local.weights.shape == (B, T, 3)
+
+
+def test_location_is_no_score_of_keys():
+  """It would take them for its matrix, and be the dot score."""
+  query, keys, _ = memory()
+  expected = (
+    "attend: score is attn.location, which takes no keys; use score=lambda query, keys: "
+    "attn.location(query, w_a[: keys.shape[-2]])"
+  )
+  for score in (attn.location, functools.partial(attn.location, w_a=np.ones((S, K)))):
+    with pytest.raises(ValueError) as error:
+      attn.attend(query, keys, score=score)
+    assert str(error.value) == expected
+    with pytest.raises(ValueError, match="^softmax_gradients: score is attn.location"):
+      attn.softmax_gradients(query[0, 0], keys[0], score=score)
+    with pytest.raises(ValueError, match="^flax_attention_fn: score is attn.location"):
+      attn.flax_attention_fn(score=score)
+
+
+def test_parameters_may_be_lists_and_their_faults_name_the_score():
+  query, keys, _ = memory()
+  for name, parameters in (
+    ("additive", {"w_a": W_A, "u_a": U_A, "v_a": V_A}),
+    ("concat", {"w_a": W_C, "v_a": V_A}),
+  ):
+    score = functools.partial(getattr(attn, name), **parameters)
+    lists = functools.partial(score, **{key: value.tolist() for key, value in parameters.items()})
+    np.testing.assert_array_equal(
+      attn.attend(query, keys, score=lists).weights, attn.attend(query, keys, score=score).weights
+    )
+    for key in {"w_a", "u_a"} & parameters.keys():
+      for wrong in (parameters[key][:, :-1], np.hstack([parameters[key]] * 2)):
+        with pytest.raises(ValueError, match=f"^{name}: {key} has shape"):
+          attn.attend(query, keys, score=functools.partial(score, **{key: wrong}))
+
+
+def test_a_score_need_not_be_hashable():
+  class Score:
+    __hash__ = None
+
+    def __call__(self, query, keys):
+      return attn.dot(query, keys)
+
+  query, keys, _ = memory()
+  for attend in (attn.attend, functools.partial(attn.attend, chunk=2)):
+    np.testing.assert_array_equal(
+      attend(query, keys, score=Score()).weights, attend(query, keys).weights
+    )
+
+
+def test_an_additive_score_in_parts_is_compiled_once(caplog):
+  """Outside `jax.jit` too, whose cache does not know a function made anew."""
+  query, keys, values = memory()
+  attend = lambda: attn.attend(query, keys, values, score=SCORES["additive"][0], chunk=2)  # noqa: E731
+  attend()
+  with jax.log_compiles(), caplog.at_level("WARNING"):
+    attend()
+    assert not [record for record in caplog.messages if "Compiling" in record]
+    jax.jit(lambda scores: scores - 1)(query)
+    assert [record for record in caplog.messages if "Compiling" in record]
 
 
 def test_location_scores_in_attend():

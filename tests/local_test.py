@@ -245,6 +245,58 @@ def test_a_position_that_is_nan_is_not_hidden():
   assert np.isnan(attn.gaussian(np.float32(np.nan), half_width=2, size=5)).all()
 
 
+def test_a_mask_does_not_hide_a_position_that_is_nan():
+  query, keys, values = memory()
+  mask = np.zeros((B, S), bool)
+  mask[:, 4:] = True  # Of what could be any window it leaves nothing in the first one.
+  position = np.full((B, T), np.nan, np.float32)
+  call = functools.partial(attn.attend_local, half_width=1, mask=mask)
+  result = call(query, keys, values, position, np.array([S, 0]))
+  assert np.isnan(result.context[0]).all() and not result.weights.any()
+  assert not result.context[1].any()
+  pull = jax.vjp(lambda keys: call(query, keys, values, position, S).context, keys)[1]
+  assert not pull(jnp.ones((B, T, V)))[0][~mask].any()
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "uint32", "int64", "uint64"])
+def test_lengths_of_any_integer_type(kind):
+  """A size that the type cannot hold, and a length that int32 cannot."""
+  size = 300
+  query, keys, _ = memory(s=size)
+  length = np.array([np.iinfo(kind).max, 100], kind)
+  position = np.array([[99.0, 100.0, 120.0]] * B, np.float32)
+  held = np.array([min(np.iinfo(kind).max, size), 100], np.int32)
+  wanted = attend_local(query, keys, None, position, held, half_width=2)
+  for call in (attend_local, attn.attend_local):
+    if call is attend_local and np.iinfo(kind).bits == 64:
+      continue  # Compiled, JAX makes 32 bits of 64 before an op can see them.
+    result = call(query, keys, None, position, length, half_width=2)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-6), result, wanted)
+  assert result.weights[0].any() and not result.weights[1, 2].any()
+
+
+@pytest.mark.parametrize("half_width", [0, 2])
+def test_positions_are_int32_and_promotion_strict_where_64_bits_are_on(half_width):
+  query, keys, values = memory()
+  wanted = attn.attend_local(query, keys, values, POSITIONS, LENGTHS, half_width=half_width)
+  with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
+    for wide in (np.float32, np.float64):
+      arrays = (array.astype(wide) for array in (query, keys, values))
+      lengths = LENGTHS.astype(np.int32 if wide is np.float32 else np.int64)
+      result = attn.attend_local(*arrays, POSITIONS, lengths, half_width=half_width)
+      assert result.positions.dtype == np.int32 and result.weights.dtype == wide
+      np.testing.assert_allclose(result.context, wanted.context, atol=1e-5)
+      assert attn.length_mask(lengths, S).sum() == LENGTHS.sum()
+      window = attn.window_mask(POSITIONS[0, 0], lengths[0], half_width=half_width, size=S)
+      assert window.sum() == half_width + 1
+
+
+def test_a_window_may_be_wider_than_int32():
+  wide = 2**40
+  assert attn.window_mask(2.0, 3, half_width=wide, size=4).tolist() == [True, True, True, False]
+  np.testing.assert_array_equal(attn.gaussian(2.0, half_width=wide, size=4), np.ones(4))
+
+
 @dtypes
 def test_positions_are_not_rounded_to_sixteen_bits(dtype):
   """bfloat16 would make 700 of 701, and float16 2048 of 2049."""

@@ -101,5 +101,8 @@ def test_length_mask():
   assert (attn.length_mask(lengths, 5) == expected).all()
   assert (jax.jit(lambda lengths: attn.length_mask(lengths, size=5))(lengths) == expected).all()
   assert attn.length_mask(2, 0).shape == (0,)
-  # int8 could not count so far.
+  # int8 could not count so far, nor int32 as far as these.
   assert attn.length_mask(np.int8(100), 300).sum() == 100
+  for length in (np.int64(2**40), np.uint32(2**32 - 1), np.full((), 2**63, np.uint64)):
+    assert attn.length_mask(length, 5).all()
+    assert attn.window_mask(2.0, length, half_width=9, size=5).all()

@@ -83,11 +83,14 @@ def test_masks_of_fewer_axes_are_of_queries_and_sources():
   np.testing.assert_array_equal(both, causal)
 
 
-def test_precision_is_honoured():
-  lowered = jax.jit(functools.partial(ours, precision=jax.lax.Precision.HIGHEST)).lower(
-    QUERY, KEY, VALUE
-  )
-  assert lowered.as_text().count("HIGHEST") == 4  # both operands of both products
+@pytest.mark.parametrize("precision", [jax.lax.Precision.HIGHEST, "highest", None])
+def test_precision_is_honoured(precision):
+  """And where none is given, that which is set around the call."""
+  with jax.default_matmul_precision("default" if precision else "highest"):
+    call = jax.jit(functools.partial(ours, precision=precision))
+    lowered = call.lower(QUERY, KEY, VALUE).as_text()
+  products = lowered.count("dot_general")
+  assert products >= 2 and lowered.count("HIGHEST") == 2 * products  # both operands of each
 
 
 def test_evaluation_needs_no_rng_and_repeats():

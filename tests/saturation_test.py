@@ -216,6 +216,7 @@ def test_an_empty_source_has_no_gradient():
   "options,message",
   [
     ({"scale": np.ones(3)}, "scale has shape (3,), expected one number"),
+    ({"score": lambda query, keys: [1.0]}, "score returned shape (1,), expected (7,), that is [s]"),
     (
       {"score": lambda query, keys: keys @ query[:, None]},
       "score returned shape (7, 1), expected (7,), that is [s]",

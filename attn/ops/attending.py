@@ -16,11 +16,12 @@ from attn.ops.lifting import (
   mask_array,
   python_int,
   real_array,
+  real_number,
   result_dtype,
   widened,
 )
-from attn.ops.scores import dot, location
-from attn.ops.scoring import Score, held, scored
+from attn.ops.scores import dot
+from attn.ops.scoring import Score, check_score, held, scored
 from attn.ops.weights import softmax
 from attn.ops.windows import bell, wide_position
 
@@ -67,15 +68,17 @@ def attend(
     mask: boolean, True where the query may attend. With r leading axes in query, keys and values
       together, a mask of r + 2 axes is [..., t, s], one of fewer is [..., s]: sizes never decide.
     score: called as score(query [..., c, q], keys [..., 1, s, k]), and has to return [..., c, s],
-      for all c = t queries, some of them or some of the sentences (the leading axes). Any score of
-      this package that takes query and keys, its other parameters bound by `functools.partial`.
-      Query and keys arrive in at least float32.
+      for all c = t queries, some of them or, where it can, one sentence of the leading axes. Any
+      score of this package that takes query and keys, its other parameters bound by
+      `functools.partial`. Query and keys arrive in at least float32. A score of the query alone
+      may have the leading axes of the query alone.
     scale: multiplies the scores; one number, which may be traced, zero or negative.
     chunk: how many queries are scored at a time, of the whole batch at once; at least 1. The
       backward pass scores each chunk again, so that a tensor [..., t, s, n] of additive attention
       is never whole. None scores all at once, unless the score makes an array that is larger than
       a cache and larger than all that goes in and comes out: then as many at a time as fit, or
-      one of as many sentences. The additive scores of this package project both sides once.
+      one of as many sentences. The additive scores of this package project both sides once. In
+      parts, any other score is compiled at each call that is not itself inside `jax.jit`.
     return_weights: whether to return the weights beside the context.
 
   Returns:
@@ -84,8 +87,8 @@ def attend(
 
   Raises:
     TypeError: the mask is not boolean, or another argument does not hold real numbers.
-    ValueError: a shape does not fit, the mask has too many axes, `score` returned another shape,
-      or `chunk` is below 1.
+    ValueError: a shape does not fit, the mask has too many axes, `score` is `attn.location`
+      unwrapped or returned another shape, or `chunk` is below 1.
 
   Example:
     >>> import attn, functools, jax.numpy as jnp
@@ -104,12 +107,14 @@ def attend(
     >>> print(attn.attend(query, projected, values=keys, score=score).context.shape)
     (2, 2)
   """
+  check_score("attend", score)
   query, keys = real_array("attend", "query", query), real_array("attend", "keys", keys)
   values = keys if values is None else real_array("attend", "values", values)
   arrays = {"query": query, "keys": keys, "values": values}
   leading = check_shapes("attend", [("t", "q"), ("s", "k"), ("s", "v")], arrays)
   full = (*leading, query.shape[-2], keys.shape[-2])
   mask = _full_mask(mask_array("attend", mask), full)
+  scale = real_number("attend", "scale", scale)
   dtype = result_dtype([query, keys, values])
 
   # What nobody reads goes before the score sees it: a select after it would leave NaN gradients.
@@ -239,14 +244,11 @@ def attend_local(
     [[0.119 0.119 0.   ]
      [0.    0.443 0.163]] [[0, 1, 2], [0, 1, 2]]
   """
-  inner = score
-  while isinstance(inner, functools.partial):
-    inner = inner.func
-  if inner is location:
-    raise ValueError(
-      "attend_local: score is attn.location, which scores absolute positions; use attn.attend with "
-      "mask=attn.window_mask(...)"
-    )
+  check_score(
+    "attend_local",
+    score,
+    "which scores absolute positions; use attn.attend with mask=attn.window_mask(...)",
+  )
   half_width = python_int("attend_local", "half_width", half_width)
   query, keys = real_array("attend_local", "query", query), real_array("attend_local", "keys", keys)
   values = keys if values is None else real_array("attend_local", "values", values)
@@ -256,26 +258,32 @@ def attend_local(
   arrays = {"query": query, "keys": keys, "values": values, "position": position, "length": length}
   dims = [("t", "q"), ("s", "k"), ("s", "v"), ("t",), ()]
   leading = check_shapes("attend_local", [*dims, ("s",)], {**arrays, "mask": mask})
+  scale = real_number("attend_local", "scale", scale)
   dtype = result_dtype([query, keys, values])
 
-  first, live = _window(position, length, mask, half_width, keys.shape[-2])
+  first, inside = _window(position, length, half_width, keys.shape[-2])
+  live = inside
+  if mask is not None:
+    live &= _slots(mask[..., None], first, inside.shape[-1])[..., 0]
   live = live.reshape((1,) * (len(leading) + 2 - live.ndim) + live.shape)
-  positions = first[..., None] + jnp.arange(2 * half_width + 1)
+  positions = first[..., None] + jnp.arange(2 * half_width + 1, dtype=first.dtype)
   near_keys, finite = _gathered(keys, first, live, widened(dtype))
   near_values, finite_values = (
     (near_keys, finite) if values is keys else _gathered(values, first, live, widened(dtype))
   )
-  score = held("attend_local", score, np.broadcast_shapes(query.shape[:-2], near_keys.shape[:-3]))
-  scores = score(_keep(query, live.any(-1), widened(dtype)), near_keys)
+  scores = held("attend_local", score)(_keep(query, live.any(-1), widened(dtype)), near_keys)
   distance = positions.astype(position.dtype) - position[..., None]
-  scores = _poison(scores.astype(widened(dtype)), live & (~finite | jnp.isnan(distance)))
+  lost = inside & jnp.isnan(distance)
+  scores = _poison(scores.astype(widened(dtype)), live & (~finite | lost))
   weights = softmax(scores, live, scale=scale)
   if gaussian:
     weights = weights * bell(jnp.where(live, distance, 0), half_width).astype(weights.dtype)
     if renormalise:
       total = weights.sum(-1, keepdims=True)
       weights = weights / jnp.where(total == 0, 1, total)
-  contexts = _poison(context(weights, near_values), (live & ~finite_values).any(-1, keepdims=True))
+  # A mask may hide all slots of a window, but not that nobody knows where it is.
+  missing = (live & ~finite_values) | (lost & ~live)
+  contexts = _poison(context(weights, near_values), missing.any(-1, keepdims=True))
   shape = (*leading, *positions.shape[-2:])
   return Attention(
     jnp.broadcast_to(contexts, (*leading, *contexts.shape[-2:])).astype(dtype),
@@ -285,18 +293,17 @@ def attend_local(
 
 
 def _window(
-  position: jax.Array, length: jax.Array, mask: jax.Array | None, half_width: int, size: int
+  position: jax.Array, length: jax.Array, half_width: int, size: int
 ) -> tuple[jax.Array, jax.Array]:
-  """Where each query's slots start, int32 [..., t], and which it may attend to, [..., t, w]."""
+  """Where each query's slots start, int32 [..., t], and which are in its window, [..., t, w]."""
   width = 2 * half_width + 1
   # Clipped as floats: an integer could not hold a position far outside.
   first = jnp.clip(jnp.floor(position) - half_width, 0, max(0, size - width))
   first = jnp.where(jnp.isnan(first), 0, first).astype(jnp.int32)
-  positions = first[..., None] + jnp.arange(width)
-  live = positions < jnp.minimum(length, size)[..., None, None]
-  # Not `<=`: a position that is NaN keeps its slots, to make NaN of them.
-  live &= ~(jnp.abs(positions.astype(position.dtype) - position[..., None]) > half_width)
-  return first, live if mask is None else live & _slots(mask[..., None], first, width)[..., 0]
+  positions = first[..., None] + jnp.arange(width, dtype=first.dtype)
+  far = jnp.abs(positions.astype(position.dtype) - position[..., None]) > half_width
+  # Not what is `<=`: a position that is NaN keeps its slots, to make NaN of them.
+  return first, (positions < jnp.minimum(length, size)[..., None, None]) & ~far
 
 
 def _slots(rows: jax.Array, first: jax.Array, width: int) -> jax.Array:

@@ -23,9 +23,9 @@ def lifted(signature: str, *, wide: bool = False) -> Callable[[Callable[P, R]], 
 
   A parameter `mask` is boolean and may be None: then its dimensions leave the signature. All other
   arrays hold real numbers, and the result has the dtype that the floating ones promote to, or with
-  `wide` at least float32. A dimension may be the sum of two others, `q+k`. Options reach the
-  function as they are. Arrays enter one compiled call untouched, because even a cast of a NaN that
-  is masked later would stop a program that runs under `jax_debug_nans`.
+  `wide` at least float32. A dimension may be the sum of two others, `q+k`. An option is one real
+  number. Arrays enter one compiled call untouched, because even a cast of a NaN that is masked
+  later would stop a program that runs under `jax_debug_nans`.
   """
   inputs, output = signature.split("->")
   dims = [tuple(filter(None, core.split(","))) for core in re.findall(r"\((.*?)\)", inputs)]
@@ -46,14 +46,18 @@ def lifted(signature: str, *, wide: bool = False) -> Callable[[Callable[P, R]], 
 
     @functools.wraps(function)
     def op(*args: P.args, **kwargs: P.kwargs) -> R:
-      bound = parameters.bind(*args, **kwargs)
+      try:
+        bound = parameters.bind(*args, **kwargs)
+      except TypeError as error:
+        raise TypeError(f"{name}: {error}") from None
       bound.apply_defaults()
       arrays = {
         key: mask_array(name, value) if key == "mask" else real_array(name, key, value)
         for key, value in zip(parameters.parameters, bound.args, strict=False)
       }
       check_shapes(name, dims, arrays)
-      result: R = apply(tuple(arrays.values()), bound.kwargs)
+      options = {key: real_number(name, key, value) for key, value in bound.kwargs.items()}
+      result: R = apply(tuple(arrays.values()), options)
       return result
 
     return op
@@ -65,9 +69,17 @@ def real_array(op: str, name: str, value: Any) -> jax.Array:
   """Returns `value` as an array if it holds real numbers, or raises TypeError."""
   if value is None:
     raise TypeError(f"{op}: {name} is None, expected real numbers")
-  array = _as_array(value)
+  array = _as_array(op, name, value)
   if not any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer)):
     raise TypeError(f"{op}: {name} has dtype {array.dtype}, expected real numbers")
+  return array
+
+
+def real_number(op: str, name: str, value: Any) -> jax.Array:
+  """Returns `value` as an array if it is one real number, or raises TypeError or ValueError."""
+  array = real_array(op, name, value)
+  if array.ndim:
+    raise ValueError(f"{op}: {name} has shape {array.shape}, expected one number")
   return array
 
 
@@ -75,7 +87,7 @@ def mask_array(op: str, value: Any) -> jax.Array | None:
   """Returns a mask as an array if it is boolean, None as None, or raises TypeError."""
   if value is None:
     return None
-  array = _as_array(value)
+  array = _as_array(op, "mask", value)
   if array.dtype != bool:
     raise TypeError(
       f"{op}: mask has dtype {array.dtype}, expected bool (True where the query may attend)"
@@ -84,11 +96,13 @@ def mask_array(op: str, value: Any) -> jax.Array | None:
 
 
 def integer_array(op: str, name: str, value: Any) -> jax.Array:
-  """Returns `value` as an array if it holds integers, or raises TypeError."""
-  array = jnp.asarray(value)
+  """Returns lengths as int32, cut to what that holds, if they are integers, or raises TypeError."""
+  array = _as_array(op, name, value)
   if not jnp.issubdtype(array.dtype, jnp.integer):
     raise TypeError(f"{op}: {name} has dtype {array.dtype}, expected integers")
-  return array
+  # A narrower type cannot hold the limit, nor int32 what a wider one holds.
+  wide = array if array.dtype.itemsize >= 4 else array.astype(np.int32)
+  return jnp.asarray(wide.clip(0, np.iinfo(np.int32).max), np.int32)
 
 
 def python_int(op: str, name: str, value: int, *, least: int = 0) -> int:
@@ -100,10 +114,15 @@ def python_int(op: str, name: str, value: int, *, least: int = 0) -> int:
   return int(value)
 
 
-def _as_array(value: Any) -> jax.Array:
-  # A NumPy array stays one: `jnp.asarray` stops at a NaN under `jax_debug_nans`.
+def _as_array(op: str, name: str, value: Any) -> jax.Array:
+  # NumPy's stay as they are: `jnp.asarray` stops at a NaN under `jax_debug_nans`.
   array: jax.Array = value
-  return array if isinstance(value, jax.Array | np.ndarray) else jnp.asarray(value)
+  if isinstance(value, jax.Array | np.ndarray | np.generic):
+    return array
+  try:
+    return jnp.asarray(value)
+  except (TypeError, ValueError, OverflowError) as error:
+    raise TypeError(f"{op}: {name} is a {type(value).__name__} that makes no array") from error
 
 
 def result_dtype(arrays: Sequence[jax.Array]) -> np.dtype:

@@ -1,5 +1,6 @@
 """The scores of this package inside Flax's multi-head modules."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Real
 from attn.ops.attending import attend
 from attn.ops.lifting import mask_array
 from attn.ops.scores import scaled_dot
-from attn.ops.scoring import Score
+from attn.ops.scoring import Score, check_score
 
 
 def flax_attention_fn(*, score: Score = scaled_dot) -> Callable[..., jax.Array]:
@@ -37,6 +38,7 @@ def flax_attention_fn(*, score: Score = scaled_dot) -> Callable[..., jax.Array]:
 
   Raises:
     TypeError: `score` is no function.
+    ValueError: `score` is `attn.location`, unwrapped.
 
   Example:
     >>> import attn, jax.numpy as jnp
@@ -47,8 +49,7 @@ def flax_attention_fn(*, score: Score = scaled_dot) -> Callable[..., jax.Array]:
 
     In Flax: `nnx.MultiHeadAttention(4, 20, attention_fn=attention_fn, decode=False, rngs=rngs)`.
   """
-  if not callable(score):
-    raise TypeError(f"flax_attention_fn: score is a {type(score).__name__}, expected a function")
+  check_score("flax_attention_fn", score)
 
   def attention_fn(
     query: Real[Array, "... t h k"],
@@ -85,7 +86,8 @@ def flax_attention_fn(*, score: Score = scaled_dot) -> Callable[..., jax.Array]:
       mask = jnp.reshape(mask, (1,) * (query.ndim - mask.ndim) + mask.shape)
     # By name, as one precision for both operands: a pair of them is an error.
     name = precision.name.lower() if isinstance(precision, jax.lax.Precision) else precision
-    with jax.default_matmul_precision(name):
+    # None leaves the precision that is set around the call.
+    with contextlib.nullcontext() if name is None else jax.default_matmul_precision(name):
       context = attend(query, key, value, mask, score=score, return_weights=False).context
     return jnp.swapaxes(context, -2, -3)
 

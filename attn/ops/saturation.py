@@ -13,11 +13,12 @@ from attn.ops.lifting import (
   lifted,
   mask_array,
   real_array,
+  real_number,
   result_dtype,
   widened,
 )
 from attn.ops.scores import dot
-from attn.ops.scoring import Score
+from attn.ops.scoring import Score, check_score
 from attn.ops.weights import softmax
 
 
@@ -120,7 +121,9 @@ def jacobian_norm(weights: Real[Array, "... s"]) -> Float[Array, "..."]:
 
   Frobenius norm of the Jacobian of the softmax at the weights of one query: of diag(a) - a a^T.
 
-  It bounds the gradient that the weights let through to the scores. A saturated row keeps all its
+  It bounds the gradient that the weights let through to the scores. It is that of the weights as
+  they are given: one that was rounded to 1 has lost its entry of the diagonal, which
+  `attn.softmax_gradients` finds from the scores. Otherwise a saturated row keeps all its
   digits, which the closed form in powers of the weights would lose, at a cost linear in s. Where
   the Jacobian is 0 its norm has a zero gradient.
 
@@ -248,7 +251,8 @@ def softmax_gradients(
 
   Raises:
     TypeError: the mask is not boolean, or another argument does not hold real numbers.
-    ValueError: a shape does not fit, or `score` returned another shape.
+    ValueError: a shape does not fit, or `score` is `attn.location` unwrapped or returned another
+      shape.
 
   Example:
     >>> import attn, jax, jax.numpy as jnp
@@ -262,12 +266,12 @@ def softmax_gradients(
     [0.389 0.426 0.142 0.005]
   """
   name = "softmax_gradients"
+  check_score(name, score)
   query, keys = real_array(name, "query", query), real_array(name, "keys", keys)
   mask = mask_array(name, mask)
   arrays = {"query": query, "keys": keys, "mask": mask}
   check_shapes(name, [("q",), ("s", "k"), ("s",)], arrays)
-  if jnp.ndim(scale):
-    raise ValueError(f"{name}: scale has shape {jnp.shape(scale)}, expected one number")
+  scale = real_number(name, "scale", scale)
   dtype = result_dtype([query, keys])
   read = jnp.ones(keys.shape[-2], bool) if mask is None else mask
   clean = _readable(query, keys, read, widened(dtype))
@@ -290,7 +294,12 @@ def _gradient_norms(
   query: jax.Array, keys: jax.Array, mask: jax.Array, *, score: Score, scale: jax.Array
 ) -> tuple[jax.Array, ...]:
   """The norms of one query, in the order of `SoftmaxGradients`."""
-  scores, pull = jax.vjp(lambda *arrays: score(*arrays).astype(keys.dtype), query, keys)
+
+  def real(query: jax.Array, keys: jax.Array) -> jax.Array:
+    scores = real_array("softmax_gradients", "what score returned", score(query, keys))
+    return jnp.asarray(scores, keys.dtype)
+
+  scores, pull = jax.vjp(real, query, keys)
   if scores.shape != mask.shape:
     raise ValueError(
       f"softmax_gradients: score returned shape {scores.shape}, expected {mask.shape}, that is [s]"

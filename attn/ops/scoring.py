@@ -10,8 +10,8 @@ import jax.extend as jex
 import jax.numpy as jnp
 import numpy as np
 
-from attn.ops.lifting import python_int, result_dtype
-from attn.ops.scores import additive, additive_projected, concat, project_keys
+from attn.ops.lifting import python_int, real_array, result_dtype
+from attn.ops.scores import additive, additive_projected, concat, location, project_keys
 
 Score = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -22,22 +22,48 @@ _CACHED = 2**16
 _LARGE = 2**26
 
 # The additive family, with the axes of parameters that a whole batch shares.
-_ADDITIVE: dict[Callable[..., Any], dict[str, int]] = {
-  additive: {"w_a": 2, "u_a": 2, "v_a": 1},
-  additive_projected: {"w_a": 2, "v_a": 1},
-  concat: {"w_a": 2, "v_a": 1},
-}
+_ADDITIVE: tuple[tuple[Callable[..., Any], dict[str, int]], ...] = (
+  (additive, {"w_a": 2, "u_a": 2, "v_a": 1}),
+  (additive_projected, {"w_a": 2, "v_a": 1}),
+  (concat, {"w_a": 2, "v_a": 1}),
+)
+_LOCATION = (
+  "which takes no keys; use score=lambda query, keys: attn.location(query, w_a[: keys.shape[-2]])"
+)
 
 
-def held(op: str, score: Score, leading: tuple[int, ...]) -> Score:
+def check_score(op: str, score: Score, location_is: str = _LOCATION) -> None:
+  """Raises TypeError unless the score is a function, ValueError where it is `attn.location`.
+
+  That would take the keys for its matrix, and be the dot score.
+  """
+  if not callable(score):
+    raise TypeError(f"{op}: score is a {type(score).__name__}, expected a function")
+  if _bound(score)[0] is location:
+    raise ValueError(f"{op}: score is attn.location, {location_is}")
+
+
+def _bound(score: Score) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+  """The function under any number of `functools.partial`, and what they bind."""
+  op: Any = score
+  args: tuple[Any, ...] = ()
+  keywords: dict[str, Any] = {}
+  while isinstance(op, functools.partial):
+    op, args, keywords = op.func, (*op.args, *args), {**op.keywords, **keywords}
+  return op, args, keywords
+
+
+def held(op: str, score: Score) -> Score:
   """The score, held to its contract: [..., c, s] for queries [..., c, q] and keys [..., s, k]."""
 
   def checked(query: jax.Array, keys: jax.Array) -> jax.Array:
-    scores = score(query, keys)
-    expected = (*leading, query.shape[-2], keys.shape[-2])
-    if jnp.shape(scores) != expected:
+    scores = real_array(op, "what score returned", score(query, keys))
+    core = query.shape[-2], keys.shape[-2]
+    expected = (*np.broadcast_shapes(query.shape[:-2], keys.shape[:-3]), *core)
+    # What looks at the query alone has its leading axes alone.
+    if scores.shape not in (expected, (*query.shape[:-2], *core)):
       raise ValueError(
-        f"{op}: score returned shape {jnp.shape(scores)}, expected {expected}: a number for each "
+        f"{op}: score returned shape {scores.shape}, expected {expected}: a number for each "
         f"of {query.shape[-2]} queries and {keys.shape[-2]} source positions"
       )
     return scores
@@ -47,38 +73,75 @@ def held(op: str, score: Score, leading: tuple[int, ...]) -> Score:
 
 def scored(score: Score, query: jax.Array, keys: jax.Array, chunk: int | None) -> jax.Array:
   """Scores [..., t, s] of queries [..., t, q] and keys [..., 1, s, k], of `chunk` at a time."""
-  whole = held("attend", score, np.broadcast_shapes(query.shape[:-2], keys.shape[:-3]))
-  projected = _projected(score, query, keys)
-  if projected is not None:
-    jax.eval_shape(whole, query, keys)  # Raises what the op has to say about its parameters.
-    score, query, keys = projected
-    whole = score
+  if chunk is not None:
+    chunk = python_int("attend", "chunk", chunk, least=1)
+  whole = held("attend", score)
+  op, args, bound = _bound(score)
+  axes = next((axes for known, axes in _ADDITIVE if known is op), None)
+  if axes is None or args:
+    return _in_parts(whole, query, keys, chunk)
+  bound = {name: real_array(op.__name__, name, value) for name, value in bound.items()}
+  if {name: array.ndim for name, array in bound.items()} != axes:
+    return _in_parts(whole, query, keys, chunk)
+  jax.eval_shape(whole, query, keys)  # Raises what the op has to say about its parameters.
+  # Both sides projected first: in a loop over queries, the gradient to W_a would be read and
+  # written at each.
+  w_a, v_a = bound["w_a"], bound["v_a"]
+  width = query.shape[-1]
+  if op is not additive_projected:
+    keys = project_keys(keys, bound["u_a"] if op is additive else w_a[:, width:])
+  query = project_keys(query, w_a[:, :width])
+  scores: jax.Array = _additive_in_parts(query, keys, v_a, chunk)
+  return scores
+
+
+# Compiled: outside `jax.jit` a loop over a new function would be compiled at each call.
+@functools.partial(jax.jit, static_argnames="chunk", inline=True)
+def _additive_in_parts(
+  query: jax.Array, keys: jax.Array, v_a: jax.Array, chunk: int | None
+) -> jax.Array:
+  """v_a^T tanh(query + key) of projected queries [..., t, n] and keys [..., 1, s, n]."""
+  dtype = result_dtype([query, keys, v_a])
+  query, keys, v_a = (array.astype(dtype) for array in (query, keys, v_a))
+  return _in_parts(
+    lambda query, keys: jnp.tanh(query[..., None, :] + keys) @ v_a, query, keys, chunk
+  )
+
+
+def _in_parts(score: Score, query: jax.Array, keys: jax.Array, chunk: int | None) -> jax.Array:
+  """The scores of `chunk` queries at a time, of the sentences together or, if they may, alone."""
   t = query.shape[-2]
   if chunk is None:
-    queries = _at_once(whole, query, keys)
+    queries = _at_once(score, query, keys)
     if queries < 1 and query.shape[:-2] == keys.shape[:-3] and _alone(score, query, keys):
       return _sentences(score, query, keys, max(1, int(queries * math.prod(query.shape[:-2]))))
     chunk = max(1, int(queries))
-  if python_int("attend", "chunk", chunk, least=1) >= t:
-    return whole(query, keys)
+  if chunk >= t:
+    return score(query, keys)
   # Inside the loop's body, or the backward pass would still find all of it saved.
-  body = jax.checkpoint(lambda block: whole(block, keys), prevent_cse=False)
+  body = jax.checkpoint(lambda block: score(block, keys), prevent_cse=False)
   loops, rest = divmod(t, chunk)
-  blocks = query[..., : loops * chunk, :].reshape(*query.shape[:-2], loops, chunk, -1)
+  blocks = query[..., : t - rest, :].reshape(*query.shape[:-2], loops, chunk, query.shape[-1])
   scores: jax.Array = jnp.moveaxis(jax.lax.map(body, jnp.moveaxis(blocks, -3, 0)), 0, -3)
-  scores = scores.reshape(*scores.shape[:-3], loops * chunk, -1)
+  scores = scores.reshape(*scores.shape[:-3], t - rest, keys.shape[-2])
   if not rest:
     return scores
-  last: jax.Array = jax.checkpoint(lambda block: whole(block, keys))(query[..., loops * chunk :, :])
+  last: jax.Array = jax.checkpoint(lambda block: score(block, keys))(query[..., t - rest :, :])
   return jnp.concatenate([scores, last], -2)
 
 
 def _sentences(score: Score, query: jax.Array, keys: jax.Array, size: int) -> jax.Array:
   """Scores [..., t, s], those of one query of `size` sentences at a time."""
-  one = jax.checkpoint(lambda query, keys: score(query[None], keys)[0], prevent_cse=False)
+  ones = (1,) * (query.ndim - 2)
+
+  def one(query: jax.Array, keys: jax.Array) -> jax.Array:
+    scores = score(query.reshape(*ones, 1, *query.shape), keys.reshape(*ones, *keys.shape))
+    return scores.reshape(keys.shape[-2])
+
+  saved = jax.checkpoint(one, prevent_cse=False)
 
   def sentence(arrays: tuple[jax.Array, jax.Array]) -> jax.Array:
-    scores: jax.Array = jax.lax.map(lambda query: one(query, arrays[1]), arrays[0])
+    scores: jax.Array = jax.lax.map(lambda query: saved(query, arrays[1]), arrays[0])
     return scores
 
   flat = query.reshape(-1, *query.shape[-2:]), keys.reshape(-1, *keys.shape[-3:])
@@ -87,36 +150,16 @@ def _sentences(score: Score, query: jax.Array, keys: jax.Array, size: int) -> ja
 
 
 def _alone(score: Score, query: jax.Array, keys: jax.Array) -> bool:
-  """Whether a sentence can be scored alone: not if a parameter is bound for each of a batch."""
+  """Whether a sentence can be scored alone: not if the score has parameters of each sentence."""
+  ones = (1,) * (query.ndim - 2)
   one = [
-    jax.ShapeDtypeStruct(shape, query.dtype)
-    for shape in ((1, query.shape[-1]), (1, *keys.shape[-2:]))
+    jax.ShapeDtypeStruct((*ones, *shape), query.dtype)
+    for shape in ((1, query.shape[-1]), keys.shape[-3:])
   ]
-  return bool(jax.eval_shape(score, *one).shape == (1, keys.shape[-2]))
-
-
-def _projected(
-  score: Score, query: jax.Array, keys: jax.Array
-) -> tuple[Score, jax.Array, jax.Array] | None:
-  """What is left of an additive score once both sides are projected; None of any other score.
-
-  Its parameters have to be shared by the whole batch. In a loop over queries, the gradient to W_a
-  would be read and written at each.
-  """
-  op: Any = score
-  bound: dict[str, Any] = {}
-  while isinstance(op, functools.partial) and not op.args:
-    op, bound = op.func, {**op.keywords, **bound}
-  if op not in _ADDITIVE or {name: np.ndim(bound[name]) for name in bound} != _ADDITIVE[op]:
-    return None
-  w_a, v_a = bound["w_a"], jnp.asarray(bound["v_a"])
-  width = query.shape[-1]
-  if op is not additive_projected:
-    keys = project_keys(keys, bound["u_a"] if op is additive else w_a[:, width:])
-  query = project_keys(query, w_a[:, :width])
-  dtype = result_dtype([query, keys, v_a])
-  query, keys, v_a = (array.astype(dtype) for array in (query, keys, v_a))
-  return lambda query, keys: jnp.tanh(query[..., None, :] + keys) @ v_a, query, keys
+  try:
+    return bool(jax.eval_shape(score, *one).shape == (*ones, 1, keys.shape[-2]))
+  except Exception:  # Whatever a score says that takes its own batch only, which it took before.
+    return False
 
 
 def _at_once(score: Score, query: jax.Array, keys: jax.Array) -> float:

@@ -46,8 +46,6 @@ def softmax(
     [0.119 0.881 0.   ]
   """
   scale = jnp.asarray(scale, scores.dtype)
-  if scale.ndim:
-    raise ValueError(f"softmax: scale has shape {scale.shape}, expected one number")
   live = scores != -jnp.inf
   if mask is not None:
     live &= mask
@@ -87,4 +85,5 @@ def length_mask(lengths: Integer[Array, "..."], size: int) -> Bool[Array, "... s
      [False False False]]
   """
   lengths = integer_array("length_mask", "lengths", lengths)
-  return jnp.arange(python_int("length_mask", "size", size)) < lengths[..., None]
+  size = python_int("length_mask", "size", size)
+  return jnp.arange(size, dtype=lengths.dtype) < lengths[..., None]

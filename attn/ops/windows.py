@@ -13,6 +13,7 @@ from attn.ops.lifting import (
   result_dtype,
   widened,
 )
+from attn.ops.weights import length_mask
 
 
 @lifted("(q),(),(n,q),(n)->()", wide=True)
@@ -92,8 +93,8 @@ def window_mask(
     "length": integer_array("window_mask", "length", length),
   }
   check_shapes("window_mask", [(), ()], arrays)
-  near = jnp.abs(_distances(arrays["position"], size)) <= half_width
-  return near & (jnp.arange(size) < arrays["length"][..., None])
+  near = jnp.abs(_distances(arrays["position"], size)) <= float(half_width)
+  return near & length_mask(arrays["length"], size)
 
 
 def gaussian(
@@ -139,9 +140,9 @@ def _distances(position: jax.Array, size: int) -> jax.Array:
 def bell(distance: jax.Array, half_width: int) -> jax.Array:
   """exp(-distance^2 / (2 (D/2)^2)); infinitely far is 0, with a zero gradient."""
   if half_width == 0:
-    return jnp.where(jnp.isnan(distance), jnp.nan, distance == 0).astype(distance.dtype)
+    return jnp.where(jnp.isnan(distance), jnp.nan, (distance == 0).astype(distance.dtype))
   far = jnp.isinf(distance)
-  spread = jnp.exp(-2 * jnp.square(jnp.where(far, 0, distance) / half_width))
+  spread = jnp.exp(-2 * jnp.square(jnp.where(far, 0, distance) / float(half_width)))
   return jnp.where(far, 0, spread)
 
 
