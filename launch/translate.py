@@ -79,7 +79,7 @@ def translator(workdir: pathlib.Path) -> Translator:
       edges=edges,
     )
     if cut := sum(not one.finished for one in found):
-      _warn(f"{cut} translations were cut at the longest length allowed")
+      _warn(f"cut at the longest length allowed: {cut} of the translations")
     return [trained.target.decode(one.tokens) for one in found]
 
   return translated
