@@ -196,7 +196,7 @@ def test_every_claim_is_open_or_says_why_it_cannot_be_measured():
 def test_experiments_own_the_claims_they_judge():
   for path in sorted(pathlib.Path(claims.__file__).parent.glob("*.py")):
     module = importlib.import_module(f"experiments.{path.stem}")
-    if not hasattr(module, "CLAIMS"):
+    if not getattr(module, "CLAIMS", ()):  # No experiment, or one that judges none.
       continue
     assert len(set(module.CLAIMS)) == len(module.CLAIMS)
     for number in module.CLAIMS:

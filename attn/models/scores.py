@@ -107,7 +107,7 @@ class Concat(nnx.Module):
   ) -> Float[Array, "... s"]:
     """The score of one decoder state."""
     w_a = self.w_a[...][:, : self.query_width]
-    return attn.additive_projected(query, keys, w_a, self.v_a[...])
+    return _additive(query, keys, w_a, self.v_a[...])
 
 
 class ConcatReleased(nnx.Module):
