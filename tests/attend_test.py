@@ -34,7 +34,11 @@ for name, parameters in (
     functools.partial(getattr(attn, name), **parameters),
     functools.partial(getattr(reference, name), **parameters),
   )
-every_score = pytest.mark.parametrize("score", list(SCORES))
+# The three forms that scoring takes run always, the others with the slow tests.
+OFTEN = {"dot", "general", "additive_projected"}
+every_score = pytest.mark.parametrize(
+  "score", [pytest.param(s, marks=[] if s in OFTEN else pytest.mark.slow) for s in SCORES]
+)
 scores_and_dtypes = pytest.mark.parametrize(
   'score,dtype',
   [('dot', 'float32'), ('scaled_dot', 'float32'), ('additive', 'float32'),
@@ -441,6 +445,7 @@ def test_memory_does_not_hold_the_alignment_tensor():
     assert temporary(chunk, of) < tensor / 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["additive", "additive_projected", "concat", "opaque", "each"])
 @pytest.mark.parametrize("b,t,s,n", [(3, 5, 131, 173), (11, 3, 61, 127), (2, 13, 17, 1009)])
 def test_what_is_chosen_unasked_changes_nothing(name, b, t, s, n):

@@ -12,12 +12,11 @@ import pytest
 
 import attn
 from tests import reference
-from tests.attend_test import SCORES
+from tests.attend_test import SCORES, every_score
 
 B, T, S, K, V = 2, 3, 7, 5, 13
 POSITIONS = np.array([[0.0, 2.5, 6.0], [-1.3, 4.0, 9.0]], np.float32)
 LENGTHS = np.array([7, 5])
-every_score = pytest.mark.parametrize("score", list(SCORES))
 dtypes = pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 
 # Compiled once for each score, option and shape, whichever tests use it.

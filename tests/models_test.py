@@ -101,6 +101,15 @@ MEMBERS = {
   ),
 }
 # Members that between them have every parameter, for what takes long to compile.
+# Those that differ most run always, the others with the slow tests.
+OFTEN = {
+  "rnnsearch", "rnnencdec", "groundhog", "conditional_gru", "sutskever", "luong_dot_feed",
+  "luong_location", "local_p_general_feed",
+}  # fmt: skip
+every_member = pytest.mark.parametrize(
+  "name", [pytest.param(n, marks=[] if n in OFTEN else pytest.mark.slow) for n in MEMBERS]
+)
+
 FEW = ("rnnsearch", "groundhog", "conditional_gru", "sutskever", "cho", "local_p_general_feed")
 LENGTHS = (13, 1, 4)  # Padded to 13.
 TARGETS = (6, 2, 1)
@@ -165,7 +174,7 @@ def encoded(config, params, source, lengths):
   return models.bind(config, params).encode(source, lengths)
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@every_member
 def test_teacher_forcing_equals_the_loop_from_the_equations(name):
   config = MEMBERS[name]
   source, lengths, target = batch(config)
@@ -184,7 +193,7 @@ def test_teacher_forcing_equals_the_loop_from_the_equations(name):
       assert (np.asarray(got.weights)[row, :, read:] == 0).all()
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@every_member
 def test_stepping_equals_teacher_forcing_and_a_beam_shares_the_memory(name):
   got, (log_probs, weights) = standard(name)
   expected = jnp.swapaxes(jax.nn.log_softmax(got.logits), 0, 1)
@@ -318,7 +327,7 @@ def changed(name):
   return [both(config, params, source, lengths, words)[0] for words in (target, other)]
 
 
-@pytest.mark.parametrize("name", MEMBERS)
+@every_member
 def test_a_target_word_changes_only_later_predictions(name):
   before, after = (np.asarray(made.logits) for made in changed(name))
   np.testing.assert_array_equal(before[:, :4], after[:, :4])
