@@ -610,7 +610,7 @@ def test_metrics_say_how_training_goes(finished):
 
 def by_dev(data_dir, **changes):
   """A run whose rate is so high that the dev loss goes up and down."""
-  optimizer = OptimizerConfig(learning_rate=0.3, decay="none")
+  optimizer = OptimizerConfig(learning_rate=1.0, decay="none")
   changes = {"steps": 60, "validate_every": 2, "keep_best": 2, "patience": 4, **changes}
   return small(data_dir, optimizer=optimizer, **changes)
 
