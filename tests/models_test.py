@@ -102,10 +102,7 @@ MEMBERS = {
 }
 # Members that between them have every parameter, for what takes long to compile.
 # Those that differ most run always, the others with the slow tests.
-OFTEN = {
-  "rnnsearch", "rnnencdec", "groundhog", "conditional_gru", "sutskever", "luong_dot_feed",
-  "luong_location", "local_p_general_feed",
-}  # fmt: skip
+OFTEN = {"rnnsearch", "rnnencdec", "conditional_gru", "luong_dot_feed", "local_p_general_feed"}
 every_member = pytest.mark.parametrize(
   "name", [pytest.param(n, marks=[] if n in OFTEN else pytest.mark.slow) for n in MEMBERS]
 )
