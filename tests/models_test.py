@@ -100,13 +100,13 @@ MEMBERS = {
     order="groundhog", window="local_p", half_width=3, score="location", renormalise=True
   ),
 }
-# Members that between them have every parameter, for what takes long to compile.
 # Those that differ most run always, the others with the slow tests.
 OFTEN = {"rnnsearch", "rnnencdec", "conditional_gru", "luong_dot_feed", "local_p_general_feed"}
 every_member = pytest.mark.parametrize(
   "name", [pytest.param(n, marks=[] if n in OFTEN else pytest.mark.slow) for n in MEMBERS]
 )
 
+# Members that between them have every parameter, for what takes long to compile.
 FEW = ("rnnsearch", "groundhog", "conditional_gru", "sutskever", "cho", "local_p_general_feed")
 LENGTHS = (13, 1, 4)  # Padded to 13.
 TARGETS = (6, 2, 1)
