@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 import hypothesis
 
@@ -15,6 +16,9 @@ cache = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+# A shell that starts tests in the background has them, and all that they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Figures are drawn without a screen.
 os.environ["MPLBACKEND"] = "agg"
 

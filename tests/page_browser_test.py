@@ -62,7 +62,7 @@ def chromium(report, tmp_path, *arguments):
   probed = tmp_path / "page.html"
   probed.write_text(report.read_text(encoding="utf-8").replace("</body>", PROBE), encoding="utf-8")
   command = [CHROMIUM, *FLAGS, f"--user-data-dir={tmp_path}/profile", *arguments, probed.as_uri()]
-  done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True)
+  done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
   return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 
 

@@ -262,7 +262,7 @@ def running(config, folder, cache):
 
 def assert_finishes(config, folder, cache):
   with running(config, folder, cache) as process:
-    assert process.wait(timeout=300) == 0, pathlib.Path(f"{folder}.err").read_text()
+    assert process.wait(timeout=600) == 0, pathlib.Path(f"{folder}.err").read_text()
 
 
 def lines(folder):
@@ -314,7 +314,7 @@ def test_a_run_killed_in_the_middle_ends_bit_identical(data_dir, tmp_path):
       if number == "save":
         wait_for_save(killed, process)
       process.send_signal(signal.SIGKILL if number == "save" else number)
-      assert process.wait(timeout=60) != 0
+      assert process.wait(timeout=600) != 0
     assert 0 < training.load(killed).step < 400
   assert_finishes(config, killed, cache)
   assert_same_run(killed, whole)
@@ -351,7 +351,7 @@ def train_in_parallel(config, folder, *, devices, processes=1):
       command = [sys.executable, "-c", PARALLEL, *words]
       running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     for process in running:
-      _, told = process.communicate(timeout=300)
+      _, told = process.communicate(timeout=600)
       assert process.returncode == 0, told
   finally:
     for process in running:
