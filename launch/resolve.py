@@ -158,7 +158,7 @@ def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, floa
   found = _read_json(path, "delete it")
   if found is None:
     return None
-  about = ("step", "ended", "seconds", "search")  # the rest are scores
+  about = ("step", "ended", "seconds", "search", "signatures")  # the rest are scores
   if isinstance(found, dict) and isinstance(found.get("step"), int):
     scores = {name: value for name, value in found.items() if name not in about}
     if all(isinstance(value, int | float) for value in scores.values()):

@@ -1,5 +1,6 @@
 """Scores against values worked out by hand and against plain loops."""
 
+import collections
 import math
 
 import hypothesis
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from attn.evaluation import corpus_scores
 from attn.evaluation.alignment import alignment_error_rate, alignment_scores, links
 from attn.evaluation.by_length import by_length
 from attn.evaluation.error_rates import (
@@ -352,3 +354,53 @@ def test_no_examples_leave_every_bin_empty():
 def test_unusable_lengths_are_named(values, lengths, edges, message):
   with pytest.raises(ValueError, match=message):
     by_length(values, lengths, edges)
+
+
+# Scores of a corpus.
+
+
+def plain_bleu(hypotheses, references):
+  """BLEU of texts split at blanks: geometric mean of clipped precisions, brevity penalty."""
+  logs, made, closest = [], 0, 0
+  for hypothesis_, accepted in zip(hypotheses, references, strict=True):
+    size = len(hypothesis_.split())
+    made += size
+    closest += min((abs(len(one.split()) - size), len(one.split())) for one in accepted)[1]
+  for n in range(1, 5):
+    right = total = 0
+    for hypothesis_, accepted in zip(hypotheses, references, strict=True):
+      counts, *allowed = (
+        collections.Counter(zip(*(text.split()[k:] for k in range(n)), strict=False))
+        for text in (hypothesis_, *accepted)
+      )
+      total += sum(counts.values())
+      right += sum(min(c, max(one[gram] for one in allowed)) for gram, c in counts.items())
+    logs.append(math.log(right / total))
+  return 100 * min(1.0, math.exp(1 - closest / made)) * math.exp(sum(logs) / 4)
+
+
+def test_bleu_by_hand_with_as_many_references_as_there_are():
+  hypotheses = ["the cat sat on a mat today", "it rains and it pours on us"]
+  references = [["the cat sat on the mat", "a cat sat on a mat today"], ["it rains and it pours"]]
+  score = corpus_scores.bleu(hypotheses, references)
+  assert score.value == pytest.approx(plain_bleu(hypotheses, references))
+  assert "tok:13a" in score.signature and "nrefs:var" in score.signature
+  assert corpus_scores.bleu(["a b c d"], [["a b c d"]]).value == pytest.approx(100)
+
+
+def test_chrf_is_about_characters():
+  near = corpus_scores.chrf(["Sprachen"], [["Sprache"]])
+  assert 0 < near.value < 100 and "nc:6" in near.signature
+  assert corpus_scores.chrf(["Sprache"], [["ganz", "Sprache"]]).value == pytest.approx(100)
+
+
+@pytest.mark.parametrize("score", [corpus_scores.bleu, corpus_scores.chrf])
+def test_scores_of_a_corpus_say_what_is_wrong(score):
+  with pytest.raises(ValueError, match="1 hypotheses, 2 references"):
+    score(["a"], [["a"], ["b"]])
+  with pytest.raises(ValueError, match="at least one"):
+    score([], [])
+  with pytest.raises(ValueError, match=r"references\[1\] is \[\]"):
+    score(["a", "b"], [["a"], []])
+  with pytest.raises(ValueError, match=r"references\[0\] is 'a'"):
+    score(["a"], ["a"])

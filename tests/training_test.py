@@ -24,6 +24,7 @@ from attn.data import catalog, pipeline
 from attn.data.config import DataConfig
 from attn.data.vocabulary import BOS, EOS, PAD
 from attn.decoding.config import SearchConfig
+from attn.evaluation import corpus_scores
 from attn.models import ModelConfig
 from attn.training import (
   OptimizerConfig,
@@ -834,6 +835,20 @@ def test_evaluation_scores_each_source_once_and_writes_what_it_returns(finished)
   wrong = [line.split("\t")[1] not in line.split("\t")[2:] for line in rows]
   assert scores["word_error_rate"] == np.mean(wrong)
   assert 0 < scores["alignment_error_rate"] <= 1
+  assert not {"bleu", "chrf"} & record.keys()  # Symbols are no text.
+
+
+def test_text_is_scored_by_bleu_and_chrf_with_their_signatures(finished, monkeypatch):
+  folder, _, trained = finished
+  trained = trained._replace(target=dataclasses.replace(trained.target, level="word"))
+  monkeypatch.setattr(scoring, "read", lambda folder: (trained, True))
+  scores = training.evaluate(folder, "dev")
+  rows = [line.split("\t") for line in (folder / "evaluation/dev.tsv").read_text().splitlines()]
+  outputs, references = [row[1] for row in rows], [row[2:] for row in rows]
+  signatures = json.loads((folder / "evaluation" / "dev.json").read_text())["signatures"]
+  for name in ("bleu", "chrf"):
+    score = getattr(corpus_scores, name)(outputs, references)
+    assert (scores[name], signatures[name]) == score and score.value > 0
 
 
 def test_links_go_to_real_symbols_only_whatever_eos_and_padding_draw(finished):

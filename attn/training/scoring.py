@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, Int
 
 from attn import configs
 from attn.data import catalog, corpora, pipeline
+from attn.data.vocabulary import PIECES
 from attn.decoding.translation import translate
-from attn.evaluation import alignment, error_rates
+from attn.evaluation import alignment, corpus_scores, error_rates
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
 from attn.training.progress import Progress
@@ -130,12 +131,13 @@ def forced_links(trained: Trained, corpus: catalog.Corpus) -> list[set[tuple[int
 def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, float]:
   """Scores the model in `workdir` on a split; reads the split once.
 
-  Writes `evaluation/SPLIT.json` (the numbers returned, with step, whether training had ended,
-  search and time) and `evaluation/SPLIT.tsv` (source, output, and the references, a line each
-  source).
+  Writes `evaluation/SPLIT.json` (the numbers returned, with sacreBLEU's signatures, step, whether
+  training had ended, search and time) and `evaluation/SPLIT.tsv` (source, output, and the
+  references, a line each source).
 
   Returns:
-    `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`, and, where the data set has
+    `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`; where targets are text (words
+    or pieces of them, not characters or symbols), `bleu` and `chrf`; and, where the data set has
     gold alignments and the model attention, `alignment_error_rate` along the references.
 
   Raises:
@@ -153,6 +155,10 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
     "symbol_error_rate": outputs.symbol_error_rate,
     "unfinished": outputs.unfinished,
   }
+  signatures = {}
+  if trained.target.level in ("word", *PIECES):
+    for name, score in (("bleu", corpus_scores.bleu), ("chrf", corpus_scores.chrf)):
+      scores[name], signatures[name] = score(outputs.outputs, outputs.references)
   if corpus.alignments is not None and trained.config.model.score != "none":
     scores["alignment_error_rate"] = alignment.alignment_error_rate(
       forced_links(trained, corpus), corpus.alignments
@@ -163,6 +169,7 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   (folder / "evaluation" / f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
   record = {
     **scores,
+    "signatures": signatures,
     "step": trained.step,
     "ended": ended,
     "search": configs.to_dict(trained.config.search),
