@@ -499,7 +499,9 @@ def test_two_processes_prepare_once(tmp_path):
   assert (tmp_path / "log").read_text() == "drawn\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+  "number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_an_interrupted_preparation_leaves_nothing_that_the_next_trips_on(
   tmp_path, reversed_pairs, number
 ):
@@ -534,6 +536,7 @@ def test_an_interrupted_preparation_leaves_nothing_that_the_next_trips_on(
   assert os.listdir(tmp_path / "data" / "reverse" / "letters") == ["1.0.0"]
 
 
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_nothing_half_prepared(tmp_path):
   process = _start(
     """

@@ -71,6 +71,7 @@ def test_a_cell_equals_its_equations_over_any_leading_axes(name):
     np.testing.assert_allclose(got[at], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNITS)
 def test_gradients_of_a_cell_by_finite_differences(name):
   cell, _ = UNITS[name]

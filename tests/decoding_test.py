@@ -312,6 +312,7 @@ def test_a_beam_that_holds_everything_finds_the_exhaustive_ranking(alpha):
     assert_equal(result, expected, model, alpha=alpha)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("n_best", [1, 4])
 def test_narrow_beams_match_a_search_without_early_exit(alpha, n_best):

@@ -101,7 +101,7 @@ MEMBERS = {
   ),
 }
 # Those that differ most run always, the others with the slow tests.
-OFTEN = {"rnnsearch", "rnnencdec", "conditional_gru", "luong_dot_feed", "local_p_general_feed"}
+OFTEN = {"rnnsearch", "rnnencdec", "luong_dot_feed", "local_p_general_feed"}
 every_member = pytest.mark.parametrize(
   "name", [pytest.param(n, marks=[] if n in OFTEN else pytest.mark.slow) for n in MEMBERS]
 )
@@ -331,6 +331,7 @@ def test_a_target_word_changes_only_later_predictions(name):
   assert (np.abs(before[:, 4:] - after[:, 4:]).max(-1) > 1e-5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   "name, first",
   [
@@ -350,6 +351,7 @@ def test_the_first_weights_that_see_a_word(name, first):
   assert (np.abs(before[first:] - after[first:]).max(-1) > 1e-6).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_the_program_does_not_grow_with_the_length(name):
   """RNN-03: recurrences are scans, so that compiling takes as long at any length."""
@@ -392,6 +394,7 @@ def test_gradients_by_finite_differences(name):
       np.testing.assert_allclose((gradient[at] * toward).sum(), slope, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnnsearch", "luong_dot_feed"])
 def test_dropout_needs_an_rng_and_differs_by_rng(name):
   config = dataclasses.replace(MEMBERS[name], dropout=0.5)
@@ -463,6 +466,7 @@ def test_the_papers_initialisation():
   np.testing.assert_allclose(np.std(params["source"]), 0.01, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_v_a_of_zero_attends_uniformly_and_only_v_a_moves_first():
   """The consequence of appendix B.1 for the alignment model's first update."""
   config = dataclasses.replace(BASE, initialisation="bahdanau")

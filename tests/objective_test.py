@@ -79,7 +79,7 @@ def test_gradients_per_sentence_and_per_batch_are_multiples_and_losses_stay_per_
   np.testing.assert_allclose(one.update_norm, one.gradient_norm, rtol=1e-6)
 
 
-@pytest.mark.parametrize("per", ["symbol", "sentence"])
+@pytest.mark.parametrize("per", [pytest.param("symbol", marks=pytest.mark.slow), "sentence"])
 def test_micro_batches_give_the_update_of_their_batch(per):
   whole, one = one_update(ObjectiveConfig(per=per))
   parts, other = one_update(ObjectiveConfig(per=per, micro_batches=3))
@@ -114,6 +114,7 @@ def sampled_by_hand(params, batch, own):
   return total
 
 
+@pytest.mark.slow
 def test_sampled_words_are_the_models_own():
   """A decoder so sure that what it draws is its likeliest word."""
   batch, share = one_batch(), jnp.float32(0.5)
@@ -132,6 +133,7 @@ def test_sampled_words_are_the_models_own():
   assert abs(found - forced) > 1
 
 
+@pytest.mark.slow
 def test_the_share_that_is_sampled_rises_to_the_last_update():
   """At the last of 10 updates all words are drawn; at the first, a tenth."""
   fresh = state.create(MODEL, SGD, 10, jax.random.key(0))
@@ -151,6 +153,7 @@ def test_the_share_that_is_sampled_rises_to_the_last_update():
   np.testing.assert_allclose(sorted(shares), [0.05, 0.1, 0.15], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_average_of_parameters_is_used_in_their_place():
   optimizer = dataclasses.replace(SGD, learning_rate=0.1, average=0.5)
   at, path = state.create(MODEL, optimizer, 10, jax.random.key(0)), []

@@ -152,6 +152,7 @@ def test_contenders_that_differ_are_not_timed():
       ops_benchmark_timings.check(case, {ATTN: right, PLAIN: {"context": np.array(wrong)}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("score", SCORES)
 def test_contenders_compute_the_same(score):
   case = Case(score, *dataclasses.astuple(SIZES))

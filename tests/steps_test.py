@@ -89,6 +89,7 @@ def test_what_is_carried_beside_the_state_goes_into_the_next_one(name):
   assert reached(name, "carried") == SEES_CARRIED.get(name, set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   "name, context, sees",
   [
@@ -128,6 +129,7 @@ def test_a_maxout_takes_the_larger_of_neighbours():
   np.testing.assert_array_equal(decoder.readout(jnp.ones(7), word, jnp.ones(7)), [1.0, 4.0, -5.0])
 
 
+@pytest.mark.slow
 def test_in_groundhogs_order_the_first_step_reads_out_of_the_first_state():
   config = ORDERS["groundhog"]
   model = models.bind(config, models.init(config, jax.random.key(0)))

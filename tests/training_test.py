@@ -196,6 +196,7 @@ def test_an_update_that_is_not_finite_leaves_the_state_as_it_was(bad):
   jax.tree.map(np.testing.assert_array_equal, before, jax.device_get(after))
 
 
+@pytest.mark.slow
 def test_an_update_that_makes_parameters_infinite_leaves_the_state_as_it_was():
   config = OptimizerConfig(learning_rate=3e38, decay="none")
   fresh = state.create(MODEL, config, 10, jax.random.key(0))
@@ -216,6 +217,7 @@ def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(data_dir, t
     training.train(wild, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_one_program_a_shape_whatever_the_seed(data_dir, tmp_path, monkeypatch):
   traces = []
   original = objective.token_losses
@@ -366,6 +368,7 @@ def assert_nearly_same_run(folder, other):
       assert one[name] == pytest.approx(two[name], rel=1e-5), (one["step"], name)
 
 
+@pytest.mark.slow
 def test_rates_are_halved_by_the_epochs_of_the_data(data_dir, tmp_path):
   optimizer = OptimizerConfig(
     name="sgd", learning_rate=0.5, decay="halving", halve_after=0.5, halve_every=0.5
@@ -501,6 +504,7 @@ with checkpoints.Checkpoints(pathlib.Path(sys.argv[2])) as kept:
 """
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_what_was_saved_though_updates_go_on(tmp_path):
   """It is written while the memory of the state that was given becomes that of the next one."""
   model = dataclasses.replace(MODEL, units=257)
@@ -562,6 +566,7 @@ def stop_before(patched, step):
   patched.setattr(state, "update", stopping)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_with_its_step_and_rate(finished, tmp_path, monkeypatch):
   """TRN-05: stopped between two checkpoints, in the middle of the schedule."""
   whole, config, _ = finished
@@ -616,6 +621,7 @@ def by_dev(data_dir, **changes):
   return small(data_dir, optimizer=optimizer, **changes)
 
 
+@pytest.mark.slow
 def test_a_run_without_a_lower_dev_loss_ends_and_its_best_model_is_kept(data_dir, tmp_path):
   config = by_dev(data_dir)
   folder, stopped = tmp_path / "run", tmp_path / "stopped"
@@ -659,6 +665,7 @@ def scalars(folder):
   return values, purged
 
 
+@pytest.mark.slow
 def test_lines_go_to_tensorboard_as_well(data_dir, tmp_path):
   pytest.importorskip("tensorboardX", reason="needs the extra tensorboard")
   config = small(data_dir, steps=12, validate_every=6)
@@ -808,6 +815,7 @@ def test_without_its_newest_checkpoint_a_run_goes_on_from_the_one_before(finishe
   assert_same_run(folder, finished[0])
 
 
+@pytest.mark.slow
 def test_pairs_too_long_for_training_are_counted_on_stderr(data_dir, tmp_path, capsys):
   config = small(data_dir, steps=1, validate_every=None)
   config = configs.override(config, {"data.bucket_edges": (13,)})

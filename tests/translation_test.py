@@ -65,7 +65,9 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("score", ["additive", "none"])
-@pytest.mark.parametrize("beam", [1, 4, 37])  # DEC-02: 37 is more than there are tokens.
+@pytest.mark.parametrize(  # DEC-02: 37 is more than there are tokens.
+  "beam", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(37, marks=pytest.mark.slow)]
+)
 def test_a_source_is_decoded_alike_alone_in_any_batch_order_and_padding(score, beam):
   given = sources()
   together = decode(given, score=score, beam=beam)
@@ -129,6 +131,7 @@ def test_an_id_outside_the_vocabulary_is_refused_by_name():
     decode([[4], [5, 17]])
 
 
+@pytest.mark.slow
 def test_few_programs_for_a_file_of_mixed_lengths():
   rng = np.random.default_rng(1)
   given = [rng.integers(4, 17, n).tolist() for n in rng.integers(0, 40, 200)]
@@ -151,6 +154,7 @@ def test_a_long_line_is_decoded_with_few_others():
   assert list(translation._groups([17] * 200, (8, 16), 128))[0][1] == 64
 
 
+@pytest.mark.slow
 def test_a_beam_gathers_every_kind_of_state():
   """Two LSTM layers, a fed vector and the time of a window: the score is that of the tokens."""
   config = dataclasses.replace(
