@@ -60,6 +60,13 @@ _ENTRIES: Final = {
     )
     for other in ("de", "es", "fr", "it")
   },
+  "kjv_rv1909": _Entry("attn.data.kjv_rv1909", "KjvRv1909", ("symbol", "symbol")),
+  "numbers/en": _Entry("attn.data.numbers", "Numbers", ("character", "symbol"), "en"),
+  "numbers/de": _Entry("attn.data.numbers", "Numbers", ("character", "character"), "de"),
+  **{
+    f"dates/{locale}": _Entry("attn.data.dates", "Dates", ("character", "character"), locale)
+    for locale in ("en", "hu", "ja")
+  },
   TEXT: _Entry("attn.data.parallel_text", "ParallelText", _PIECES),
 }
 
