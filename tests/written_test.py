@@ -2,6 +2,7 @@
 
 import datetime
 import lzma
+import os
 import pathlib
 import re
 import struct
@@ -272,7 +273,8 @@ def test_verses_come_out_of_their_packages(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def bible():
   """All real verses."""
-  folder = pathlib.Path(__file__).parents[1] / "data" / "downloads"
+  data = os.environ.get("ATTN_DATA_DIR", pathlib.Path(__file__).parents[1] / "data")
+  folder = pathlib.Path(data) / "downloads"
   try:
     english, spanish = (kjv_rv1909._verses(package, folder) for package in kjv_rv1909._DIGESTS)
   except DataError as error:
