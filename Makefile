@@ -11,13 +11,16 @@ PYTEST := $(VENV_PYTHON) -m pytest --numprocesses=logical --maxprocesses=4 --dis
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test test-all lint types layers wheel clean
+.PHONY: help setup peers reproduce test test-all lint types layers wheel clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## make .venv from setup.cfg and constraints.txt (PYTHON=python3.12 takes another Python)
 	@sh tools/make_venv.sh "$(PYTHON)" test,dev,data
+
+peers:  ## make .peers, environments of the systems that training is timed against
+	@sh tools/make_peers.sh "$(PYTHON)"
 
 reproduce:  ## run the experiments and write the report (PROFILE=smoke, default or full)
 	@case "$(PROFILE)" in smoke|default|full) ;; *) \

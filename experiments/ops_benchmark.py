@@ -57,8 +57,9 @@ from attn import configs
 from attn.evaluation.intervals import Interval
 from attn.report import recorder, results
 from attn.report.results import Metric
+from experiments import benchmark_workers as workers
 from experiments import ops_benchmark_figures as drawn
-from experiments import ops_benchmark_workers as workers
+from experiments.benchmark_bars import Verdict, reached
 from experiments.ops_benchmark_programs import (
   ATTN,
   BARE,
@@ -75,10 +76,9 @@ from experiments.ops_benchmark_programs import (
   Case,
 )
 from experiments.ops_benchmark_timings import Timing, time_case
+from experiments.ops_benchmark_workers import work
 
 CLAIMS = ()
-
-Verdict = Literal["reached", "missed", "not resolved", "not measured", "other sizes"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,15 +209,6 @@ BARS = (
 )
 
 
-def reached(bar: Bar, low: float, high: float) -> Verdict:
-  """Whether a ratio in [low, high] reaches a bar."""
-  if bar.at_most:
-    return "reached" if high <= bar.threshold else "missed" if low > bar.threshold else (
-      "not resolved"
-    )  # fmt: skip
-  return "reached" if low >= bar.threshold else "missed" if high < bar.threshold else "not resolved"
-
-
 def equal_flops(forward: Sequence[Mapping[str, Any]]) -> Verdict:
   """Whether programs have as many FLOPs; XLA's count says nothing of a loop."""
   if len(forward) < 2 or any(facts["loops"] or not facts["flops"] for facts in forward):
@@ -241,7 +232,7 @@ def measure(config: Config, log: Callable[..., None]) -> list[Timing]:
     if threads > len(workers.cores()):
       print(f"ops_benchmark: {threads} threads need as many cores: left out", file=sys.stderr)
       continue
-    with workers.started(backends, threads) as processes:
+    with workers.started([work(backend) for backend in backends], threads) as processes:
       for case in config.cases(threads):
         for timing in time_case(case, threads, processes, config.repeats, config.seed):
           timings.append(timing)
@@ -300,7 +291,9 @@ def judge(config: Config, timings: Sequence[Timing], log: Callable[..., None]) -
     case = next((case for case in config.compared if case.score == bar.score), None)
     pair = [here.get((case, contender, bar.passes)) for contender in (bar.over, bar.under)]
     found = None if None in pair else pair[0].over(pair[1], bar.quantity)
-    verdict: Verdict = "not measured" if found is None else reached(bar, *found[1:])
+    verdict: Verdict = (
+      "not measured" if found is None else reached(bar.threshold, *found[1:], at_most=bar.at_most)
+    )
     if found and case not in Config().compared:
       verdict = "other sizes"  # than those that the bar is for
     side = "at most" if bar.at_most else "at least"

@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.benchmark_bars import Ratio, ratio
+from experiments.benchmark_workers import Worker
 from experiments.ops_benchmark_programs import ATTN, PASSES, WRITE, Arrays, Case
-from experiments.ops_benchmark_workers import Worker
 from experiments.score_scale import Spread, spread
 
 CLOSE = 1e-3  # largest difference between two contenders, over the largest number of that array
@@ -28,16 +29,15 @@ class Timing(NamedTuple):
     """Median, its interval, and quantiles."""
     return spread(np.asarray(self.seconds))
 
-  def over(self, other: "Timing", quantity: str = "time") -> tuple[float, float, float] | None:
+  def over(self, other: "Timing", quantity: str = "time") -> Ratio | None:
     """Median ratio of the turns and its interval, or the one ratio of bytes; None where unknown."""
     if quantity == "time":
-      found = spread(np.divide(self.seconds, other.seconds))
-      return found.median, found.low, found.high
+      return ratio(self.seconds, other.seconds)
     sizes = [timing.facts.get("temp_bytes") for timing in (self, other)]
     if None in sizes:
       return None
     only = sizes[0] / max(sizes[1], 1)
-    return only, only, only
+    return Ratio(only, only, only)
 
 
 def check(case: Case, found: Mapping[str, Arrays]) -> None:

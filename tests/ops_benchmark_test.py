@@ -14,10 +14,11 @@ import pytest
 from attn import configs
 from attn.report import results
 from experiments import (
+  benchmark_bars,
+  benchmark_workers,
   ops_benchmark,
   ops_benchmark_programs,
   ops_benchmark_timings,
-  ops_benchmark_workers,
 )
 from experiments.ops_benchmark import Bar, Config, Sizes
 from experiments.ops_benchmark_programs import (
@@ -34,6 +35,7 @@ from experiments.ops_benchmark_programs import (
   Case,
 )
 from experiments.ops_benchmark_timings import Timing
+from experiments.ops_benchmark_workers import work
 
 SIZES = Sizes(batch=2, target=3, source=7, width=5)
 WINDOW = Case(LOCAL, batch=2, target=3, source=29, width=5, half_width=3)
@@ -65,7 +67,7 @@ def programs(case):
 )
 def test_a_bar_can_come_out_each_way(at_most, low, high, verdict):
   bar = Bar("dot", BOTH, "time", PLAIN, ATTN, 3, at_most)
-  assert ops_benchmark.reached(bar, low, high) == verdict
+  assert benchmark_bars.reached(bar.threshold, low, high, at_most=bar.at_most) == verdict
 
 
 @pytest.mark.parametrize(
@@ -197,27 +199,27 @@ def test_keras_computes_the_same():
     pytest.skip("Keras, of the extra `peers`, is not installed")
   backends = ("jax", "torch") if importlib.util.find_spec("torch") else ("jax",)
   case = Case(BARE, *dataclasses.astuple(SIZES))
-  with ops_benchmark_workers.started(backends, 1) as processes:
+  with benchmark_workers.started([work(backend) for backend in backends], 1) as processes:
     timings = ops_benchmark_timings.time_case(case, 1, processes, 6, 3)
   assert len({timing.contender for timing in timings}) == 2 + len(backends)
 
 
 def test_a_process_that_fails_or_dies_is_told_of():
-  with ops_benchmark_workers.started(("jax",), 1) as (process,):
-    with pytest.raises(ops_benchmark_workers.WorkerError, match="KeyError"):
+  with benchmark_workers.started([work("jax")], 1) as (process,):
+    with pytest.raises(benchmark_workers.WorkerError, match="KeyError"):
       process.ask("seconds", "nobody", FORWARD)
     process._process.kill()
-    with pytest.raises(ops_benchmark_workers.WorkerError, match="perhaps for want of memory"):
+    with pytest.raises(benchmark_workers.WorkerError, match="perhaps for want of memory"):
       process.ask("seconds", "nobody", FORWARD)
 
 
 def test_a_process_keeps_to_its_cores():
   if not hasattr(os, "sched_getaffinity"):
     pytest.skip("this system does not pin processes to cores")
-  with ops_benchmark_workers.started(("jax",), 1) as (process,):
-    with pytest.raises(ops_benchmark_workers.WorkerError):
+  with benchmark_workers.started([work("jax")], 1) as (process,):
+    with pytest.raises(benchmark_workers.WorkerError):
       process.ask("seconds", "nobody", FORWARD)  # it has pinned itself by the time it answers
-    assert os.sched_getaffinity(process._process.pid) == set(ops_benchmark_workers.cores()[:1])
+    assert os.sched_getaffinity(process._process.pid) == set(benchmark_workers.cores()[:1])
 
 
 def test_what_is_not_installed_is_told_of(monkeypatch):

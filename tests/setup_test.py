@@ -18,8 +18,9 @@ def checkout(tmp_path: pathlib.Path) -> pathlib.Path:
   """What set-up reads, under a path with a space in it."""
   folder = tmp_path / "a checkout"
   (folder / "tools").mkdir(parents=True)
-  for name in ("Makefile", "tools/make_venv.sh", "setup.cfg", "pyproject.toml", "constraints.txt"):
+  for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
     shutil.copy(ROOT / name, folder / name)
+  shutil.copytree(ROOT / "tools", folder / "tools", dirs_exist_ok=True)
   return folder
 
 
@@ -136,6 +137,34 @@ def test_an_environment_made_by_hand_is_kept(
   assert make(checkout, "setup", "PYTHON=python9.9").returncode == 0
   assert (checkout / ".venv" / "own").exists()
   assert installs(checkout) == 1
+
+
+def test_peers_are_made_apart_and_again_only_when_their_pins_change(
+  checkout: pathlib.Path, stand_in: pathlib.Path
+) -> None:
+  words = ("peers", f"PYTHON={stand_in}")
+
+  def made() -> list[str]:
+    return re.findall(r"--requirement (\S+)", (checkout / "pip-calls").read_text())
+
+  assert make(checkout, *words).stdout.splitlines()[-1].startswith("peers: opennmt done in ")
+  assert made() == ["tools/peers/joeynmt.txt", "tools/peers/opennmt.txt"]
+  again = make(checkout, *words)
+  assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+  with (checkout / "tools/peers/joeynmt.txt").open("a") as stream:
+    stream.write("# changed\n")
+  (checkout / "fail").touch()
+  assert complaint(make(checkout, *words)).startswith("peers: pip failed")
+  (checkout / "fail").unlink()
+  assert make(checkout, *words).returncode == 0
+  assert made()[2:] == ["tools/peers/joeynmt.txt"] * 2  # the second in an environment made anew
+  assert not (checkout / ".venv").exists()
+
+
+def test_pins_of_peers_are_exact() -> None:
+  for path in (ROOT / "tools/peers").iterdir():
+    for line in path.read_text(encoding="utf-8").splitlines():
+      assert re.fullmatch(r"[\w.-]+==[\w.]+", line), f"{path.name}: {line}"
 
 
 @pytest.mark.slow
