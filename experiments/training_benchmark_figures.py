@@ -37,7 +37,7 @@ def rates(measured: Sequence["Measured"]) -> Figure:
   at, ticks, labelled = 0.0, {}, set()
   for each in measured:
     middle = at + (len(each.trials) - 1) / 2
-    ticks[middle] = each.trials[0].match.name.replace(", ", "\n", 1)
+    ticks[middle] = each.trials[0].match.name.replace(", ", "\n")
     for trial in each.trials:
       series, spread = SERIES.index(trial.contender), trial.spread
       style = {"color": figures.COLOURS[series], "hatch": figures.HATCHES[series]}
@@ -59,7 +59,7 @@ def rates(measured: Sequence["Measured"]) -> Figure:
   axes.set_yticks(list(ticks), list(ticks.values()))
   axes.invert_yaxis()
   axes.grid(False, axis="y")
-  axes.margins(x=0.32)
+  axes.margins(x=0.5)
   axes.set_xlim(left=0)
   figures.axes_text(axes, x="real target symbols a second", y="")
   figures.legend(axes, loc="lower right")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ATTN, JOEYNMT, OPENNMT = "attn", "JoeyNMT", "OpenNMT-py"
-ADDITIVE_FED = "additive, input feeding"
-GENERAL_FED = "general, input feeding"
-GENERAL = "general, no input feeding"
+ADDITIVE_FED = "additive_fed"  # with input feeding
+GENERAL_FED = "general_fed"
+GENERAL = "general"
 MODELS = (ADDITIVE_FED, GENERAL_FED, GENERAL)
 PARTS = ("encoder", "decoder", "output", "optimizer")  # of an update, in order
 PRODUCTS = "products"  # of matrices, in all parts

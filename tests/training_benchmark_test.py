@@ -60,7 +60,7 @@ def test_a_bar_can_be_reached_and_missed(ratio, verdict):
   metrics, verdicts = judged(Config(repeats=6), [pair(MATCHES[0], ratio)])
   # The machine became twice as fast in the middle: neighbours in time tell the same ratio.
   assert verdicts == [verdict, *["not measured"] * 3]
-  found = metrics["additive, input feeding, fixed batches: symbols a second of attn / JoeyNMT"]
+  found = metrics["additive_fed, fixed batches: symbols a second of attn / JoeyNMT"]
   assert [found.mean, found.low, found.high, found.n] == pytest.approx([ratio] * 3 + [6])
 
 
@@ -94,7 +94,7 @@ def test_the_table_tells_parts_and_shares():
   measured = [Measured([trial(match, ATTN, [10.0] * 6)], parts, {ATTN: 3.0})]
   config = dataclasses.replace(Config(), sizes=SIZES, data=DataConfig(name="", batch_size=3))
   metrics = training_benchmark.table(config, measured, flops / 1e9 * 4)
-  name = "additive, input feeding, fixed batches: attn"
+  name = "additive_fed, fixed batches: attn"
   assert metrics[f"{name}, decoder"].mean == pytest.approx(200)
   assert metrics[f"{name}, optimizer"].mean == pytest.approx(100)
   assert metrics[f"{name}, products"].mean == pytest.approx(500)
