@@ -133,12 +133,23 @@ class Checkpoints:
     """
     sharding = sharding or SingleDeviceSharding(jax.local_devices()[0])
     target = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), like)
-    arguments = ocp.args.Composite(
-      state=ocp.args.StandardRestore(target), record=ocp.args.JsonRestore()
+    restored = self._read(
+      step, state=ocp.args.StandardRestore(target), record=ocp.args.JsonRestore()
     )
+    return restored["state"], restored["record"]
+
+  def record(self, step: int) -> dict[str, Any]:
+    """The record of `step` alone, which is small.
+
+    Raises:
+      TrainingError: it is damaged.
+    """
+    found: dict[str, Any] = self._read(step, record=ocp.args.JsonRestore())["record"]
+    return found
+
+  def _read(self, step: int, **items: ocp.args.CheckpointArgs) -> Any:
     try:
-      restored = self._manager.restore(step, args=arguments)
-      return restored["state"], restored["record"]
+      return self._manager.restore(step, args=ocp.args.Composite(**items))
     except Exception as error:  # Orbax and tensorstore tell of damage in errors of any type
       reason = (str(error).splitlines() or [type(error).__name__])[0].partition(". See")[0]
       raise TrainingError(

@@ -88,11 +88,10 @@ def train(
   folder = pathlib.Path(folder)
   begun = workdirs.refuse_another(folder, config) and (folder / "checkpoints").exists()
   spread.meet("looked")  # before one of them changes the folder
-  if begun:
-    with contextlib.suppress(FileNotFoundError):
-      trained, ended = workdir.read(folder, quiet=True)
-      if ended:
-        return trained
+  if begun and workdir.may_have_ended(folder, config.steps):
+    trained, ended = workdir.read(folder, quiet=True)
+    if ended:
+      return trained
   with workdirs.held(folder) if jax.process_index() == 0 else contextlib.nullcontext():
     return _train(config, folder, label, tensorboard)
 
@@ -342,8 +341,3 @@ def validation(
   means = {name: value / symbols for name, value in sums.items()}
   loss = means.pop("loss", 0.0)
   return {"dev_loss": loss, "dev_perplexity": math.exp(min(loss, 700.0)), **means}
-
-
-def mean_loss(config: TrainConfig, params: Any, store: pipeline.TokenStore) -> float:
-  """Mean loss a symbol over a whole split, nats."""
-  return validation(config, params, store)["dev_loss"]

@@ -34,19 +34,7 @@ def token_losses(
   if smoothing:
     even = jax.nn.logsumexp(logits, axis=-1) - logits[..., EOS:].mean(-1)
     losses = (1 - smoothing) * losses + smoothing * even
-  return jnp.where(jnp.arange(target.shape[1]) < length[:, None], losses, 0.0)
-
-
-def mean_loss(
-  params: Params, config: ModelConfig, batch: dict[str, Array], rng: Array | None = None
-) -> tuple[Array, Array]:
-  """Mean loss of a batch's real symbols, and their number; an empty batch has loss 0.
-
-  Dropout is on when `rng` is given.
-  """
-  symbols = batch["target_length"].sum()
-  total = summed_loss(params, config, batch, rng)
-  return total / jnp.maximum(symbols, 1), symbols
+  return jnp.where(attn.length_mask(length, target.shape[1]), losses, 0.0)
 
 
 def summed_loss(

@@ -13,6 +13,7 @@ from attn.models.functional import Params
 from attn.training import state
 from attn.training.checkpoints import Checkpoints
 from attn.training.config import TrainConfig
+from attn.training.errors import TrainingError
 
 
 class Trained(NamedTuple):
@@ -104,6 +105,22 @@ def load(workdir: str | os.PathLike[str]) -> Trained:
     TrainingError: no checkpoint can be read.
   """
   return read(pathlib.Path(workdir))[0]
+
+
+def may_have_ended(folder: pathlib.Path, steps: int) -> bool:
+  """Whether the run of `steps` updates in `folder` has come to its end, or `read` has to find out.
+
+  The newest checkpoint's record tells, and no parameters are read; one that is damaged tells
+  nothing.
+  """
+  with Checkpoints(folder / "checkpoints") as checkpoints:
+    newest = checkpoints.latest
+    if newest is None or newest == steps:
+      return newest is not None
+    try:
+      return bool(checkpoints.record(newest).get("ended"))
+    except TrainingError:
+      return True
 
 
 def read(folder: pathlib.Path, *, quiet: bool = False) -> tuple[Trained, bool]:
