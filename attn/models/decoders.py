@@ -19,11 +19,7 @@ _ORDERS: dict[str, Callable[..., steps.Step]] = {
   "luong": steps.luong,
   "conditional_gru": steps.conditional_gru,
 }
-_LARGE = (
-  "additive",
-  "concat",
-  "concat_released",
-)  # They hold [t, s, n'].
+_LARGE = ("additive", "concat", "concat_released")  # They hold [t, s, n'].
 
 
 class Again(Recurrent):

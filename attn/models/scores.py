@@ -183,9 +183,9 @@ def build(config: ModelConfig, rngs: nnx.Rngs) -> Score | None:
   """The score that the configuration names, None without attention."""
   if config.score == "none":
     return None
-  if config.score in ("dot", "scaled_dot", "cosine"):
-    op = {"dot": attn.dot, "scaled_dot": attn.scaled_dot, "cosine": attn.cosine}[config.score]
-    return Compared(op)
+  without_parameters = {"dot": attn.dot, "scaled_dot": attn.scaled_dot, "cosine": attn.cosine}
+  if config.score in without_parameters:
+    return Compared(without_parameters[config.score])
   makers: dict[str, Callable[[ModelConfig, nnx.Rngs], Score]] = {
     "additive": Additive,
     "general": General,
