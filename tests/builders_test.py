@@ -21,6 +21,7 @@ import tensorflow_datasets as tfds
 from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from attn.data import catalog, g2p, synthetic, wheels
+from attn.data.builder import split_of
 from attn.data.catalog import Corpus, DataError
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -105,7 +106,7 @@ def test_the_split_is_a_hash_of_the_word():
   }
   assert set(percent.values()) == set(range(100))
   for word, part in percent.items():
-    assert g2p.split_of(word) == ("test" if part <= 4 else "dev" if part <= 9 else "train")
+    assert split_of(word) == ("test" if part <= 4 else "dev" if part <= 9 else "train")
 
 
 def test_g2p_keeps_every_pair_and_all_variants_of_a_word_together(small_g2p):
@@ -118,7 +119,7 @@ def test_g2p_keeps_every_pair_and_all_variants_of_a_word_together(small_g2p):
   assert set(PAIRS) < set(pairs)
   assert corpora["train"].alignments is None
   for split, corpus in corpora.items():
-    assert {g2p.split_of(word) for word in corpus.sources} == {split}
+    assert {split_of(word) for word in corpus.sources} == {split}
 
 
 def test_prepared_order_is_shuffled_and_always_the_same(small_g2p, tmp_path):

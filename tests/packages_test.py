@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from attn.data import catalog, debs, greek_english, libreoffice_help, wheels
+from attn.data.builder import split_of
 from attn.data.errors import DataError
 
 FOLDER = "usr/share/libreoffice/help/{}/text/"
@@ -178,7 +179,7 @@ def test_a_page_is_in_one_split_and_what_is_left_out_is_counted(tmp_path, monkey
       if source != "More.":
         number = "".join(filter(str.isdigit, source))
         assert target == source.replace("File", "Datei")
-        assert libreoffice_help.split_of(f"p{number}.html") == split
+        assert split_of(f"p{number}.html") == split
   assert catalog.levels(name) == ("bpe", "bpe")
   with pytest.raises(DataError, match="did you mean 'libreoffice_help/en-"):
     catalog.prepare("libreoffice_help/de-en", tmp_path)

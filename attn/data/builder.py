@@ -1,9 +1,10 @@
 """What the project's TFDS builders share."""
 
 import contextlib
+import hashlib
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
@@ -35,6 +36,25 @@ class PairsBuilder(tfds.core.GeneratorBasedBuilder):
       license=self.LICENSE,
       metadata=tfds.core.MetadataDict(),
     )
+
+
+class NumberedBuilder(PairsBuilder):
+  """A data set of pairs without names of their own: the keys of the examples are numbers.
+
+  TFDS takes two texts for one key if they differ in / and \\ only.
+  """
+
+  def _generate_examples(
+    self, pairs: Iterable[tuple[str, str]]
+  ) -> Iterator[tuple[int, dict[str, str]]]:
+    for i, (source, target) in enumerate(pairs):
+      yield i, {"source": source, "target": target}
+
+
+def split_of(name: str) -> str:
+  """Returns the split of all that has a name, by a hash: 5% `test`, 5% `dev`, the rest `train`."""
+  percent = int(hashlib.sha256(name.encode("utf-8")).hexdigest(), 16) % 100
+  return "test" if percent < 5 else "dev" if percent < 10 else "train"
 
 
 class _LocalInfo(tfds.core.DatasetInfo):

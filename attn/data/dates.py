@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import packages
-from attn.data.builder import PairsBuilder
-from attn.data.greek_english import split_of
+from attn.data.builder import PairsBuilder, split_of
 
 _REQUIREMENT = "babel==2.19.0"
 _FIRST = datetime.date(1950, 1, 1)

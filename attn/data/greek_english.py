@@ -1,7 +1,6 @@
 """`greek_english`: verses of the Greek New Testament and of the Berean Standard Bible, aligned."""
 
 import dataclasses
-import hashlib
 import json
 import pathlib
 import zipfile
@@ -12,7 +11,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import wheels
-from attn.data.builder import PairsBuilder
+from attn.data.builder import PairsBuilder, split_of
 
 
 class Verse(NamedTuple):
@@ -83,12 +82,6 @@ class GreekEnglish(PairsBuilder):
           "alignment": np.array(verse.links, np.int32).reshape(-1, 2),
         },
       )
-
-
-def split_of(number: str) -> str:
-  """Returns the split that a verse belongs to."""
-  percent = int(hashlib.sha256(number.encode("utf-8")).hexdigest(), 16) % 100
-  return "test" if percent < 5 else "dev" if percent < 10 else "train"
 
 
 def verses(

@@ -12,9 +12,8 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import debs, packages
-from attn.data.builder import PairsBuilder
+from attn.data.builder import PairsBuilder, split_of
 from attn.data.errors import DataError
-from attn.data.greek_english import split_of
 
 _FOLDER = "usr/share/sword/"
 _TAG = re.compile(r"(<[^>]*>)")

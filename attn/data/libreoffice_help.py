@@ -5,13 +5,12 @@ import hashlib
 import html
 import pathlib
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_datasets as tfds
 
 from attn.data import debs
-from attn.data.builder import PairsBuilder
+from attn.data.builder import NumberedBuilder, split_of
 from attn.data.errors import DataError
 
 _FOLDER = "usr/share/libreoffice/help/{}/text/"
@@ -38,7 +37,7 @@ class LanguagesConfig(tfds.core.BuilderConfig):
   other: str = "de"
 
 
-class LibreofficeHelp(PairsBuilder):
+class LibreofficeHelp(NumberedBuilder):
   """Sentences of paragraphs that the pages of both languages have under one id.
 
   A paragraph whose sentences differ in number is left out, for it is a free translation, and so is
@@ -65,19 +64,6 @@ class LibreofficeHelp(PairsBuilder):
       parts[split_of(page)].append((source, target))
     self.info.metadata["left_out"] = {"the pages": left_out}
     return {name: self._generate_examples(part) for name, part in parts.items()}
-
-  def _generate_examples(
-    self, pairs: list[tuple[str, str]]
-  ) -> Iterator[tuple[int, dict[str, str]]]:
-    # By number: TFDS takes two texts for one key if they differ in / and \ only.
-    for i, (source, target) in enumerate(pairs):
-      yield i, {"source": source, "target": target}
-
-
-def split_of(page: str) -> str:
-  """Returns the split that a page belongs to."""
-  percent = int(hashlib.sha256(page.encode("utf-8")).hexdigest(), 16) % 100
-  return "test" if percent < 5 else "dev" if percent < 10 else "train"
 
 
 def paragraphs(page: str) -> dict[str, str]:

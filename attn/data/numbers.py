@@ -8,8 +8,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import packages
-from attn.data.builder import PairsBuilder
-from attn.data.greek_english import split_of
+from attn.data.builder import PairsBuilder, split_of
 
 _REQUIREMENT = "num2words==0.5.14"
 

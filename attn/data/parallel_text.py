@@ -3,13 +3,12 @@
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import tensorflow_datasets as tfds
 
 from attn.data import textfiles
-from attn.data.builder import PairsBuilder
+from attn.data.builder import NumberedBuilder
 from attn.data.config import TEXT, TextFiles
 from attn.data.errors import DataError
 
@@ -24,7 +23,7 @@ class ParallelTextConfig(tfds.core.BuilderConfig):
   files: TextFiles | None = None
 
 
-class ParallelText(PairsBuilder):
+class ParallelText(NumberedBuilder):
   """Lines of two files, or of two columns of a TSV.
 
   Where dev or test is not given, a hash of the source splits it off, see `split_off`.
@@ -48,10 +47,6 @@ class ParallelText(PairsBuilder):
           self.info.metadata.setdefault("left_out", {})[split] = read.left_out
     parts = split_off(parts)
     return {split: self._generate_examples(pairs) for split, pairs in parts.items()}
-
-  def _generate_examples(self, pairs: _Pairs) -> Iterator[tuple[int, dict[str, str]]]:
-    for i, (source, target) in enumerate(pairs):
-      yield i, {"source": source, "target": target}
 
 
 def configuration(files: TextFiles) -> ParallelTextConfig:

@@ -1,15 +1,12 @@
 """Data that is had out of Python wheels: downloaded with pip, checked, never installed."""
 
-import errno
 import hashlib
-import os
 import pathlib
 import shlex
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 
+from attn.data import downloads
 from attn.data.errors import DataError
 
 
@@ -43,14 +40,8 @@ def fetch(wheel: Wheel, folder: pathlib.Path) -> pathlib.Path:
   """
   path = folder / wheel.file
   if not path.exists():
-    folder.mkdir(parents=True, exist_ok=True)
-    prefix = f"incomplete.{wheel.file}."
-    for leftover in folder.glob(f"{prefix}*"):  # of a process that was killed
-      for file in leftover.iterdir():
-        file.unlink()
-      leftover.rmdir()
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder) as temporary:
-      downloaded = _download(wheel, pathlib.Path(temporary), folder)
+    with downloads.scratch(wheel.file, folder) as temporary:
+      downloaded = _download(wheel, temporary, folder)
       if _sha256(downloaded) != wheel.sha256:
         raise DataError(
           f"the package index served a {wheel.file} whose SHA-256 is not {wheel.sha256}; put the"
@@ -69,18 +60,12 @@ def _download(wheel: Wheel, temporary: pathlib.Path, folder: pathlib.Path) -> pa
   arguments = ["download", "--no-deps", "--only-binary=:all:"]
   arguments += [] if wheel.python is None else [f"--python-version={wheel.python}"]
   quiet = ["--quiet", "--no-input", "--disable-pip-version-check", "--retries=1"]
-  done = subprocess.run(
-    [sys.executable, "-m", "pip", *arguments, *quiet, f"--dest={temporary}", wheel.requirement],
-    stdin=subprocess.DEVNULL,
-    capture_output=True,
-    text=True,
-    errors="replace",
-    check=False,
+  done = downloads.run(
+    [sys.executable, "-m", "pip", *arguments, *quiet, f"--dest={temporary}", wheel.requirement]
   )
   downloaded = temporary / wheel.file
   if done.returncode != 0 or not downloaded.exists():
-    if os.strerror(errno.ENOSPC) in done.stderr:
-      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    downloads.refuse_full_disk(done.stderr)
     by_hand = shlex.join(["python", "-m", "pip", *arguments, wheel.requirement])
     raise DataError(
       f"cannot download {wheel.file} ({_reason(done.stderr)}); where there is a network run"
