@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 import attn
 from attn.models.memory import Memory
 from attn.models.recurrence import CellState, output
+from attn.ops.weights import normalised
 
 if TYPE_CHECKING:  # The decoder chooses a step, a step calls the decoder.
   from attn.models.decoders import Decoder
@@ -215,10 +216,7 @@ def _window_weights(
   if decoder.gaussian:
     # Eq. 10: not renormalised. Positions, and what is made of them, are never of 16 bits.
     weights = (weights * attn.gaussian(position, **window)).astype(weights.dtype)
-  if decoder.renormalise:
-    total = weights.sum(-1, keepdims=True)
-    weights = weights / jnp.where(total == 0, 1, total)
-  return weights
+  return normalised(weights) if decoder.renormalise else weights
 
 
 def _like(x: Float[Array, "... k"], other: Float[Array, "... k"]) -> Float[Array, "... k"]:

@@ -22,7 +22,7 @@ from attn.ops.lifting import (
 )
 from attn.ops.scores import dot
 from attn.ops.scoring import Score, check_score, held, scored
-from attn.ops.weights import softmax
+from attn.ops.weights import normalised, softmax
 from attn.ops.windows import bell, wide_position
 
 
@@ -261,26 +261,23 @@ def attend_local(
   scale = real_number("attend_local", "scale", scale)
   dtype = result_dtype([query, keys, values])
 
-  first, inside = _window(position, length, half_width, keys.shape[-2])
+  first, positions, distance, inside = _window(position, length, half_width, keys.shape[-2])
   live = inside
   if mask is not None:
     live &= _slots(mask[..., None], first, inside.shape[-1])[..., 0]
   live = live.reshape((1,) * (len(leading) + 2 - live.ndim) + live.shape)
-  positions = first[..., None] + jnp.arange(2 * half_width + 1, dtype=first.dtype)
   near_keys, finite = _gathered(keys, first, live, widened(dtype))
   near_values, finite_values = (
     (near_keys, finite) if values is keys else _gathered(values, first, live, widened(dtype))
   )
   scores = held("attend_local", score)(_keep(query, live.any(-1), widened(dtype)), near_keys)
-  distance = positions.astype(position.dtype) - position[..., None]
   lost = inside & jnp.isnan(distance)
   scores = _poison(scores.astype(widened(dtype)), live & (~finite | lost))
   weights = softmax(scores, live, scale=scale)
   if gaussian:
     weights = weights * bell(jnp.where(live, distance, 0), half_width).astype(weights.dtype)
     if renormalise:
-      total = weights.sum(-1, keepdims=True)
-      weights = weights / jnp.where(total == 0, 1, total)
+      weights = normalised(weights)
   # A mask may hide all slots of a window, but not that nobody knows where it is.
   missing = (live & ~finite_values) | (lost & ~live)
   contexts = _poison(context(weights, near_values), missing.any(-1, keepdims=True))
@@ -294,16 +291,23 @@ def attend_local(
 
 def _window(
   position: jax.Array, length: jax.Array, half_width: int, size: int
-) -> tuple[jax.Array, jax.Array]:
-  """Where each query's slots start, int32 [..., t], and which are in its window, [..., t, w]."""
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+  """The slots that are gathered for each query.
+
+  Returns:
+    The position of the first, int32 [..., t]; and of each slot, [..., t, w], the position, its
+    distance from the centre, and whether it is in the window.
+  """
   width = 2 * half_width + 1
   # Clipped as floats: an integer could not hold a position far outside.
   first = jnp.clip(jnp.floor(position) - half_width, 0, max(0, size - width))
   first = jnp.where(jnp.isnan(first), 0, first).astype(jnp.int32)
   positions = first[..., None] + jnp.arange(width, dtype=first.dtype)
-  far = jnp.abs(positions.astype(position.dtype) - position[..., None]) > half_width
+  distance = positions.astype(position.dtype) - position[..., None]
+  far = jnp.abs(distance) > half_width
   # Not what is `<=`: a position that is NaN keeps its slots, to make NaN of them.
-  return first, (positions < jnp.minimum(length, size)[..., None, None]) & ~far
+  inside = (positions < jnp.minimum(length, size)[..., None, None]) & ~far
+  return first, positions, distance, inside
 
 
 def _slots(rows: jax.Array, first: jax.Array, width: int) -> jax.Array:

@@ -136,6 +136,15 @@ def widened(dtype: np.dtype) -> np.dtype:
   return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
 
 
+def magnitude(array: jax.Array, axis: int | None = None, *, keepdims: bool = False) -> jax.Array:
+  """The largest magnitude along an axis, or of all; 1 where all are 0; no gradient.
+
+  What is divided by it has squares that neither overflow nor all vanish.
+  """
+  largest = jax.lax.stop_gradient(jnp.max(jnp.abs(array), axis, initial=0, keepdims=keepdims))
+  return jnp.where(largest < np.finfo(array.dtype).tiny, 1, largest)
+
+
 # Compiled, so that a program under `jax_debug_nans` sees what comes out and not what is on the way.
 @functools.partial(jax.jit, inline=True)
 def finite_rows(rows: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Real
 from attn.ops.lifting import (
   check_shapes,
   lifted,
+  magnitude,
   mask_array,
   real_array,
   real_number,
@@ -19,7 +20,7 @@ from attn.ops.lifting import (
 )
 from attn.ops.scores import dot
 from attn.ops.scoring import Score, check_score
-from attn.ops.weights import softmax
+from attn.ops.weights import attended, softmax, top_score
 
 
 @lifted("(s)->()")
@@ -149,8 +150,7 @@ def jacobian_norm(weights: Real[Array, "... s"]) -> Float[Array, "..."]:
   """
   diagonal = weights * (1 - weights)
   # All entries over the largest of the diagonal, or the squares of a saturated row would vanish.
-  largest = jax.lax.stop_gradient(jnp.max(jnp.abs(diagonal), initial=0))
-  largest = jnp.where(largest < np.finfo(weights.dtype).tiny, 1, largest)
+  largest = magnitude(diagonal)
   squares = jnp.square(weights / jnp.sqrt(largest))
   # Off the diagonal a_i^2 a_j^2, each pair once: with the sum of the squares before it, which must
   # not come from a subtraction.
@@ -192,13 +192,10 @@ def logit_variance(
     >>> print(attn.logit_variance(scores, jnp.array([True, True, False])))
     1.0
   """
-  live = scores != -jnp.inf
-  if mask is not None:
-    live &= mask
+  live = attended(scores, mask)
   count = jnp.maximum(jnp.sum(live, dtype=scores.dtype), 1)
   # From the largest score, or far from 0 the mean would lose the digits of the differences.
-  top = jnp.max(scores, where=live, initial=-jnp.inf)
-  top = jax.lax.stop_gradient(jnp.where(live.any(), top, 0))
+  top = top_score(scores, live)
   shifted = jnp.where(live, scores, top) - top
   mean = jnp.sum(shifted, where=live) / count
   return jnp.sum(jnp.square(shifted - mean), where=live) / count
@@ -322,9 +319,7 @@ def _jacobian(
   # The diagonal a_i (1 - a_i) from the other weights: 1 - a_i would lose them in a saturated row.
   others = jnp.outer(weights, weights) * (1 - jnp.eye(len(weights), dtype=weights.dtype))
   jacobian = jnp.diag(others.sum(-1)) - others
-  largest = jax.lax.stop_gradient(jnp.max(jnp.abs(jacobian), initial=0))
-  largest = jnp.where(largest < np.finfo(weights.dtype).tiny, 1, largest)
-  # The squares of a saturated row would vanish.
+  largest = magnitude(jacobian)  # or the squares of a saturated row would vanish
   return jacobian / largest, largest
 
 

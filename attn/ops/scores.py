@@ -7,10 +7,9 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Real
 
-from attn.ops.lifting import lifted
+from attn.ops.lifting import lifted, magnitude
 
 
 @lifted("(k),(s,k)->(s)")
@@ -114,8 +113,7 @@ def cosine(query: Real[Array, "... k"], keys: Real[Array, "... s k"]) -> Float[A
 def _direction(vectors: jax.Array) -> jax.Array:
   """Vectors [..., k] of length 1; a zero vector stays zero, with a zero gradient."""
   # The angle does not depend on the largest magnitude, so neither does the gradient.
-  largest = jax.lax.stop_gradient(jnp.max(jnp.abs(vectors), -1, initial=0, keepdims=True))
-  vectors = vectors / jnp.where(largest < np.finfo(vectors.dtype).tiny, 1, largest)
+  vectors = vectors / magnitude(vectors, -1, keepdims=True)
   squares = jnp.sum(jnp.square(vectors), -1, keepdims=True)
   zero = squares == 0
   return jnp.where(zero, 0, vectors / jnp.sqrt(jnp.where(zero, 1, squares)))

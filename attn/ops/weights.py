@@ -46,17 +46,34 @@ def softmax(
     [0.119 0.881 0.   ]
   """
   scale = jnp.asarray(scale, scores.dtype)
-  live = scores != -jnp.inf
-  if mask is not None:
-    live &= mask
+  live = attended(scores, mask)
   # Before the product: the gradient to a learned scale would be 0 * inf at a masked score.
   scores = scale * jnp.where(live, scores, 0)
-  top = jnp.max(scores, where=live, initial=-jnp.inf)
-  top = jax.lax.stop_gradient(jnp.where(live.any(), top, 0))
-  exponentials = jnp.exp(jnp.where(live, scores - top, -jnp.inf))
-  total = jnp.sum(exponentials)
+  exponentials = jnp.exp(jnp.where(live, scores - top_score(scores, live), -jnp.inf))
   # The total of a row with nothing to attend to is 0; that of any other is at least 1, or NaN.
-  return jnp.where(live, exponentials / jnp.where(total == 0, 1, total), 0)
+  return jnp.where(live, exponentials / _divisor(jnp.sum(exponentials)), 0)
+
+
+def attended(scores: jax.Array, mask: jax.Array | None) -> jax.Array:
+  """Where one query, of scores [s], may attend: the mask allows it, and the score is not -inf."""
+  live = scores != -jnp.inf
+  return live if mask is None else live & mask
+
+
+def top_score(scores: jax.Array, live: jax.Array) -> jax.Array:
+  """The largest score of one query where it may attend, 0 if nowhere; it has no gradient."""
+  top = jnp.max(scores, where=live, initial=-jnp.inf)
+  return jax.lax.stop_gradient(jnp.where(live.any(), top, 0))
+
+
+def normalised(weights: jax.Array) -> jax.Array:
+  """Weights [..., s] over their sum; zeros stay zeros."""
+  return weights / _divisor(weights.sum(-1, keepdims=True))
+
+
+def _divisor(total: jax.Array) -> jax.Array:
+  """The total, or 1 in place of 0."""
+  return jnp.where(total == 0, 1, total)
 
 
 def length_mask(lengths: Integer[Array, "..."], size: int) -> Bool[Array, "... size"]:
