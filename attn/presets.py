@@ -40,6 +40,24 @@ _LONG = dataclasses.replace(
   _LAPTOP, model=dataclasses.replace(_LAPTOP.model, dropout=0.3), steps=20_000
 )
 
+# Sentences of a small corpus, in pieces of words.
+_SENTENCES = dataclasses.replace(
+  _LAPTOP,
+  model=dataclasses.replace(
+    _LAPTOP.model,
+    alignment=256,
+    maxout=256,
+    order="luong",
+    readout="tanh",
+    cell="gru_cudnn",
+    input_feeding="readout",
+  ),
+  data=DataConfig(
+    batch_size=64, bucket_edges=(8, 12, 16, 20, 26, 32, 41), source_size=4000, target_size=4000
+  ),
+  optimizer=OptimizerConfig(learning_rate=1e-3, clip_norm=1.0),
+  steps=2_000,
+)
 
 # The authors' code, GroundHog: what it does otherwise than the paper, and UNK counted.
 _GROUNDHOG = dataclasses.replace(
@@ -215,6 +233,12 @@ _ALL = (
   ),
   Preset("rnnsearch_laptop", "Bahdanau 2015", "RNNsearch, small, Adam, 14 minutes on g2p", _LAPTOP),
   Preset("rnnsearch_laptop_long", "Bahdanau 2015", "the same, more updates and dropout", _LONG),
+  Preset(
+    "luong_laptop",
+    "Luong 2015",
+    "input feeding with an additive score, GRUs, small, Adam, for sentences",
+    _SENTENCES,
+  ),
   Preset(
     "rnnencdec_laptop",
     "Bahdanau 2015",
