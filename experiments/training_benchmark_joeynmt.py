@@ -127,15 +127,15 @@ def _model(sizes: Sizes) -> dict[str, Any]:
   return {"encoder": {**layer, "bidirectional": True}, "decoder": {**layer, **attention}}
 
 
-def _special() -> dict[str, Any]:
-  return _check_special_symbols({})
+def _special() -> types.SimpleNamespace:
+  """The reserved symbols, as its `prediction.prepare` hands them on."""
+  return types.SimpleNamespace(**_check_special_symbols({}))
 
 
 def _vocabularies(sizes: Sizes) -> tuple[Vocabulary, Vocabulary]:
   """Of symbols that are numbers, as many as asked for with the reserved ones."""
   symbols = [str(number) for number in range(RESERVED, sizes.vocabulary)]
-  special = types.SimpleNamespace(**_special())
-  return Vocabulary(symbols, special), Vocabulary(symbols, special)
+  return Vocabulary(symbols, _special()), Vocabulary(symbols, _special())
 
 
 def _load(told: Told) -> tuple[Any, ...]:
