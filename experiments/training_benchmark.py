@@ -203,10 +203,10 @@ def measure(config: Config, record: recorder.Recorder) -> list[Measured]:
       matches = [match for match in matches if not match.real]
   found = []
   for match in matches:
-    data = config.data if match.real else None
+    data, files = (config.data, told) if match.real else (None, None)
     each = trials.measure(
       match,
-      trials.works(match, config.sizes, config.seed, data, told),
+      trials.works(match, config.sizes, config.seed, data, files),
       repeats=config.repeats,
       updates=config.real_updates if match.real else config.updates,
       calls=config.calls,

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import types
 
 import jax
 import jax.numpy as jnp
@@ -149,6 +151,16 @@ def test_text_for_a_peer_is_what_attn_trains_on(tmp_path):
   symbols = told.vocabulary("source").read_text().splitlines()
   source, _ = corpora.vocabularies(data, corpora.load(data, "train"))
   assert [source.encode(symbol) for symbol in symbols] == [[4], [5], [6]]
+
+
+def test_only_real_batches_come_from_the_data(monkeypatch):
+  given = []
+  monkeypatch.setattr(trials, "tell", lambda *_: "files")
+  monkeypatch.setattr(trials, "works", lambda match, *_: given.append((match.real, *_[2:])) or {})
+  monkeypatch.setattr(trials, "measure", lambda *_, **__: Measured([], {}, {}))
+  record = types.SimpleNamespace(workdir=pathlib.Path(), log=lambda **_: None)
+  training_benchmark.measure(Config(), record)
+  assert given == [(False, None, None)] * 3 + [(True, Config().data, "files")]
 
 
 def test_figures_say_who_is_faster():
