@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import json
-import pathlib
 import time
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from attn import configs
 from attn.report import clock, figures, provenance, recorder, results
 from experiments import claims
+from launch import resolve
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,14 +194,12 @@ def test_every_claim_is_open_or_says_why_it_cannot_be_measured():
 
 
 def test_experiments_own_the_claims_they_judge():
-  for path in sorted(pathlib.Path(claims.__file__).parent.glob("*.py")):
-    module = importlib.import_module(f"experiments.{path.stem}")
-    if not getattr(module, "CLAIMS", ()):  # No experiment, or one that judges none.
-      continue
-    assert len(set(module.CLAIMS)) == len(module.CLAIMS)
-    for number in module.CLAIMS:
-      assert claims.BY_NUMBER[number].experiment == path.stem, number
-    assert claims.questions()[path.stem], path
+  for name in resolve.experiments():
+    owned = importlib.import_module(f"experiments.{name}").CLAIMS
+    assert len(set(owned)) == len(owned)
+    for number in owned:
+      assert claims.BY_NUMBER[number].experiment == name, number
+    assert not owned or claims.questions()[name], name
 
 
 def test_a_heat_map_needs_labels_for_every_row_and_column():
