@@ -128,7 +128,10 @@ def test_any_position_and_length(position, length):
 
 
 @every_score
-@pytest.mark.parametrize("bell,renormalise", [(True, False), (True, True), (False, False)])
+@pytest.mark.parametrize(
+  "bell,renormalise",
+  [(True, True), *(pytest.param(bell, False, marks=pytest.mark.slow) for bell in (True, False))],
+)
 def test_gradients_equal_those_of_the_dense_form(score, bell, renormalise):
   """To queries, keys, values and, through the Gaussian, to the predicted position."""
   arrays = (*memory(), POSITIONS)

@@ -101,7 +101,7 @@ MEMBERS = {
   ),
 }
 # Those that differ most run always, the others with the slow tests.
-OFTEN = {"rnnsearch", "rnnencdec", "luong_dot_feed", "local_p_general_feed"}
+OFTEN = {"rnnsearch", "luong_dot_feed", "local_p_general_feed"}
 every_member = pytest.mark.parametrize(
   "name", [pytest.param(n, marks=[] if n in OFTEN else pytest.mark.slow) for n in MEMBERS]
 )

@@ -21,7 +21,13 @@ ours = attn.flax_attention_fn()
 
 
 @pytest.mark.parametrize("dtype", [None, jnp.float32, jnp.bfloat16])
-@pytest.mark.parametrize("theirs", [nnx.dot_product_attention, flax.linen.dot_product_attention])
+@pytest.mark.parametrize(
+  "theirs",
+  [
+    nnx.dot_product_attention,
+    pytest.param(flax.linen.dot_product_attention, marks=pytest.mark.slow),
+  ],
+)
 def test_scaled_dot_equals_what_flax_computes(theirs, dtype):
   for mask in (None, MASK, np.broadcast_to(MASK, (B, H, T, S))):
     options = {"mask": mask, "dtype": dtype, "precision": "highest"}

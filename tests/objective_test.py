@@ -67,6 +67,7 @@ def test_smoothed_losses_are_cross_entropies_with_what_can_be_a_label():
   np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_gradients_per_sentence_and_per_batch_are_multiples_and_losses_stay_per_symbol():
   """Sutskever's and Luong's g/128, and GroundHog's sum; a row without symbols is no sentence."""
   (symbol, one), (sentence, two), (batch, three) = (

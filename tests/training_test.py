@@ -104,6 +104,7 @@ def mean_loss(params, config, batch):
   return total / objective.divisor(batch, "symbol"), batch["target_length"].sum()
 
 
+@pytest.mark.slow
 def test_mean_loss_is_the_same_in_wider_batches_and_zero_in_an_empty_one():
   params = state.create(MODEL, OptimizerConfig(), 10, jax.random.key(0)).params
   batch = one_batch()
@@ -150,6 +151,7 @@ def test_the_decoder_reads_what_came_before_each_label_in_short_rows_too():
   assert read.tolist() == [BOS, 5, 6, 7]
 
 
+@pytest.mark.slow
 def test_mean_losses_of_parts_weigh_by_their_symbols():
   """TRN-02: however a split is batched."""
   params = state.create(MODEL, OptimizerConfig(), 10, jax.random.key(0)).params
@@ -771,7 +773,13 @@ def cut(name):
 
 @pytest.mark.parametrize(
   "damage",
-  [cut("checkpoints/60/state/manifest.ocdbt"), cut("checkpoints/60/record/metadata"), empty],
+  [
+    cut("checkpoints/60/state/manifest.ocdbt"),
+    *(
+      pytest.param(d, marks=pytest.mark.slow)
+      for d in (cut("checkpoints/60/record/metadata"), empty)
+    ),
+  ],
 )
 def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(
   finished, tmp_path, capsys, damage

@@ -64,7 +64,7 @@ def assert_same(found, expected):
       np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
 
 
-@pytest.mark.parametrize("score", ["additive", "none"])
+@pytest.mark.parametrize("score", ["additive", pytest.param("none", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(  # DEC-02: 37 is more than there are tokens.
   "beam", [pytest.param(1, marks=pytest.mark.slow), 4, pytest.param(37, marks=pytest.mark.slow)]
 )
