@@ -20,7 +20,7 @@ sacreBLEU's paired bootstrap over the sentences says whether chance would do for
 seed each: this compares two models, not two systems.
 
 Files: `result.json` has BLEU, chrF and seconds of each; `metrics.jsonl` one line a system:
-`system`, `bleu`, `chrf`, `signatures`, `mean`, `half` (of the bootstrap), `p`, `training_seconds`,
+`system`, `bleu`, `chrf`, `signatures`, `half` (of the bootstrap's 95%), `p`, `training_seconds`,
 `decoding_seconds`; `attn/` and `joeynmt/` are the systems' own folders, with what they
 printed in `log.txt`; `outputs.tsv` has source, attn's, JoeyNMT's and the references.
 """
@@ -279,13 +279,13 @@ def _judge(
     bleu, chrf = (score(made, texts.references) for score in SCORES)
     about = next(tested[name] for name in tested if name.split(": ")[-1] == system)
     metrics[f"{system}: BLEU"] = Metric(
-      bleu.value, about.mean - about.ci, about.mean + about.ci, len(made), bleu.signature
+      bleu.value, bleu.value - about.ci, bleu.value + about.ci, len(made), bleu.signature
     )
     metrics[f"{system}: chrF"] = Metric(chrf.value, unit=chrf.signature)
     metrics[f"{system}: training"] = Metric(training[system], unit="s")
     metrics[f"{system}: decoding"] = Metric(decoding[system], unit="s")
     record.log(
-      system=system, bleu=bleu.value, chrf=chrf.value, mean=about.mean, half=about.ci,
+      system=system, bleu=bleu.value, chrf=chrf.value, half=about.ci,
       signatures={"bleu": bleu.signature, "chrf": chrf.signature}, p=about.p_value,
       training_seconds=training[system], decoding_seconds=decoding[system],
     )  # fmt: skip
