@@ -3,8 +3,10 @@
 import os
 import pathlib
 import signal
+import sys
 
 import hypothesis
+import pytest
 
 # OpenBLAS reads it when it is loaded. Its threads fight over busy cores: an orthogonal
 # initialiser then takes seconds, at random. Processes that tests start inherit all of this.
@@ -25,3 +27,11 @@ os.environ["MPLBACKEND"] = "agg"
 # A first call compiles, which no deadline allows for. CI tries the same examples every time.
 hypothesis.settings.register_profile("attn", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("attn")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+  """Lets go of a file's compiled programs: a process runs out of memory maps with those of all."""
+  yield
+  if "jax" in sys.modules:
+    sys.modules["jax"].clear_caches()
