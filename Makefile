@@ -6,9 +6,8 @@ PROFILE ?= default
 VENV_PYTHON := .venv/bin/python
 # Without it some initialisers take seconds at random: OpenBLAS's threads fight over busy cores.
 export OPENBLAS_NUM_THREADS = 1
-# Two at a time on two cores, neighbours by one worker, so that what a file trains once is seldom
-# trained twice; a worker that is done takes over some of what another has left.
-PYTEST := $(VENV_PYTHON) -m pytest --numprocesses=logical --maxprocesses=4 --dist=worksteal
+# Two at a time on two cores, a file by one worker, so that what a file trains once is trained once.
+PYTEST := $(VENV_PYTHON) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
