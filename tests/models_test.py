@@ -280,7 +280,9 @@ def test_a_recurrence_keeps_its_first_state_over_padding(monkeypatch, cell, reve
   assert not outputs[:, 0].any() and outputs[0 if reverse else 2, 1, 0] == end
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "local_p_appendix"])
+@pytest.mark.parametrize(
+  "name", ["rnnsearch", pytest.param("local_p_appendix", marks=pytest.mark.slow)]
+)
 def test_an_empty_source_gives_zeros_and_no_gradient(name):
   config = MEMBERS[name]
   params = random_params(config)
@@ -445,6 +447,7 @@ def test_uniform_initialisations(name, bound):
   np.testing.assert_allclose(values.std(), bound / np.sqrt(3), rtol=0.06)
 
 
+@pytest.mark.slow
 def test_the_papers_initialisation():
   config = ModelConfig(
     source_vocabulary=101,

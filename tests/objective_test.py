@@ -80,7 +80,8 @@ def test_gradients_per_sentence_and_per_batch_are_multiples_and_losses_stay_per_
   np.testing.assert_allclose(one.update_norm, one.gradient_norm, rtol=1e-6)
 
 
-@pytest.mark.parametrize("per", [pytest.param("symbol", marks=pytest.mark.slow), "sentence"])
+@pytest.mark.slow
+@pytest.mark.parametrize("per", ["symbol", "sentence"])
 def test_micro_batches_give_the_update_of_their_batch(per):
   whole, one = one_update(ObjectiveConfig(per=per))
   parts, other = one_update(ObjectiveConfig(per=per, micro_batches=3))
@@ -89,6 +90,7 @@ def test_micro_batches_give_the_update_of_their_batch(per):
   assert other.symbols == one.symbols == 20
 
 
+@pytest.mark.slow
 def test_bfloat16_trains_float32_parameters_on_nearly_the_same_gradient():
   exact, _ = one_update()
   rough, reported = one_update(ObjectiveConfig(compute="bfloat16"))

@@ -60,7 +60,8 @@ def test_value_and_gradient_equal_the_loop_by_hand(rows_at_once, smoothing):
   assert not gradients[0][COUNTED == 0].any()
 
 
-@pytest.mark.parametrize("smoothing", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
+@pytest.mark.slow
+@smoothings
 def test_the_objective_takes_it_for_large_vocabularies_and_gives_the_same(monkeypatch, smoothing):
   config = ModelConfig(
     source_vocabulary=11, target_vocabulary=V, embedding=3, units=5, alignment=7, maxout=2,

@@ -220,6 +220,7 @@ def test_an_update_that_makes_parameters_infinite_leaves_the_state_as_it_was():
   assert after.step == 0
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_training_and_names_the_step(data_dir, tmp_path):
   wild = small(data_dir, optimizer=OptimizerConfig(learning_rate=1e38, decay="none"))
   with pytest.raises(training.TrainingError, match=r"step \d: loss .* largest parameter norms: .*"):

@@ -87,7 +87,7 @@ def test_outputs_keep_their_limit_their_shapes_and_the_symbols_that_exist():
     assert one.finished or emitted == len(source) + 4
 
 
-@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_row_t_of_the_weights_predicted_token_t(beam):
   """DMP-02: EOS has a row and a column, BOS has none."""
   found = decode(sources(), beam=beam)
