@@ -202,10 +202,6 @@ class Attn(Updates):
     def lost(params: Params) -> Array:
       return objective.summed_loss(params, config, batch)
 
-    def train(_: Params) -> Any:
-      self._train(self._shapes[0])
-      return self._state
-
     def trained() -> Any:
       self._train(self._shapes[0])
       return self._state

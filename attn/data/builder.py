@@ -4,10 +4,15 @@ import contextlib
 import hashlib
 import io
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Final, TypeVar
 
+import numpy as np
 import tensorflow_datasets as tfds
+from jaxtyping import Int
+
+LINKS: Final = tfds.features.Tensor(shape=(None, 2), dtype=np.int32)  # of a gold alignment
+_T = TypeVar("_T")
 
 
 class PairsBuilder(tfds.core.GeneratorBasedBuilder):
@@ -49,6 +54,19 @@ class NumberedBuilder(PairsBuilder):
   ) -> Iterator[tuple[int, dict[str, str]]]:
     for i, (source, target) in enumerate(pairs):
       yield i, {"source": source, "target": target}
+
+
+def splits(items: Iterable[_T], name: Callable[[_T], str]) -> dict[str, list[_T]]:
+  """Returns the items of each split, which `split_of` their names decides, in their order."""
+  parts: dict[str, list[_T]] = {"train": [], "dev": [], "test": []}
+  for item in items:
+    parts[split_of(name(item))].append(item)
+  return parts
+
+
+def links_array(links: Iterable[tuple[int, int]]) -> Int[np.ndarray, "n 2"]:
+  """Returns links of (source, target) as the feature `LINKS` has them."""
+  return np.array(list(links), np.int32).reshape(-1, 2)
 
 
 def split_of(name: str) -> str:

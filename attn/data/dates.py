@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import packages
-from attn.data.builder import PairsBuilder, split_of
+from attn.data.builder import LINKS, PairsBuilder, links_array, splits
 
 _REQUIREMENT = "babel==2.19.0"
 _FIRST = datetime.date(1950, 1, 1)
@@ -66,7 +66,7 @@ class Dates(PairsBuilder):
   )
   HOMEPAGE = "https://babel.pocoo.org"
   LICENSE = "Unicode-3.0 (the patterns and names of CLDR)"
-  FEATURES = {"alignment": tfds.features.Tensor(shape=(None, 2), dtype=np.int32)}
+  FEATURES = {"alignment": LINKS}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     del dl_manager  # nothing to download
@@ -74,9 +74,7 @@ class Dates(PairsBuilder):
     written = dates(config)
     lines = (f"{date.iso} {date.written}" for date in written)
     packages.check(lines, config.digest, _REQUIREMENT, f"dates/{config.name}")
-    parts: dict[str, list[Date]] = {"train": [], "dev": [], "test": []}
-    for date in written:
-      parts[split_of(date.iso)].append(date)
+    parts = splits(written, lambda date: date.iso)
     return {name: self._generate_examples(part) for name, part in parts.items()}
 
   def _generate_examples(self, part: list[Date]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -86,7 +84,7 @@ class Dates(PairsBuilder):
         {
           "source": date.written,
           "target": date.iso,
-          "alignment": np.array(date.links, np.int32).reshape(-1, 2),
+          "alignment": links_array(date.links),
         },
       )
 

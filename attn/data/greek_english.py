@@ -7,11 +7,10 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import wheels
-from attn.data.builder import PairsBuilder, split_of
+from attn.data.builder import LINKS, PairsBuilder, links_array, splits
 
 
 class Verse(NamedTuple):
@@ -47,7 +46,7 @@ class GreekEnglish(PairsBuilder):
   )
   HOMEPAGE = "https://github.com/Clear-Bible/Alignments"
   LICENSE = "CC BY 4.0 (alignment: BiblioNexus, Clear Bible; SBLGNT: SBL, Logos); BSB public domain"
-  FEATURES = {"alignment": tfds.features.Tensor(shape=(None, 2), dtype=np.int32)}
+  FEATURES = {"alignment": LINKS}
 
   # Read as a zip and never installed: it says that it is for Python below 3.12.
   WHEEL = wheels.Wheel(
@@ -67,9 +66,7 @@ class GreekEnglish(PairsBuilder):
         json.loads(archive.read("data/eng/alignments/BSB/SBLGNT-BSB-manual.json"))["records"],
         self.builder_config.column,
       )
-    parts: dict[str, list[Verse]] = {"train": [], "dev": [], "test": []}
-    for verse in aligned:
-      parts[split_of(verse.number)].append(verse)
+    parts = splits(aligned, lambda verse: verse.number)
     return {name: self._generate_examples(part) for name, part in parts.items()}
 
   def _generate_examples(self, part: list[Verse]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -79,7 +76,7 @@ class GreekEnglish(PairsBuilder):
         {
           "source": " ".join(verse.greek),
           "target": " ".join(verse.english),
-          "alignment": np.array(verse.links, np.int32).reshape(-1, 2),
+          "alignment": links_array(verse.links),
         },
       )
 

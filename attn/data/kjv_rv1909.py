@@ -8,11 +8,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import debs, packages
-from attn.data.builder import PairsBuilder, split_of
+from attn.data.builder import LINKS, PairsBuilder, links_array, splits
 from attn.data.errors import DataError
 
 _FOLDER = "usr/share/sword/"
@@ -63,17 +62,15 @@ class KjvRv1909(PairsBuilder):
   HOMEPAGE = "https://ebible.org"
   LICENSE = "public domain (in the United Kingdom the Crown has a patent on printing the former)"
   FEATURES = {
-    "alignment": tfds.features.Tensor(shape=(None, 2), dtype=np.int32),
-    "possible": tfds.features.Tensor(shape=(None, 2), dtype=np.int32),
+    "alignment": LINKS,
+    "possible": LINKS,
   }
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     del dl_manager  # it would need TensorFlow to unpack, and apt knows the user's mirror
     folder = pathlib.Path(self.data_dir_root) / "downloads"
     english, spanish = (_verses(package, folder) for package in _DIGESTS)
-    parts: dict[str, list[Verse]] = {"train": [], "dev": [], "test": []}
-    for verse in verses(english, spanish):
-      parts[split_of(verse.number)].append(verse)
+    parts = splits(verses(english, spanish), lambda verse: verse.number)
     return {name: self._generate_examples(part) for name, part in parts.items()}
 
   def _generate_examples(self, part: list[Verse]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -83,8 +80,8 @@ class KjvRv1909(PairsBuilder):
         {
           "source": " ".join(verse.english),
           "target": " ".join(verse.spanish),
-          "alignment": np.array(verse.sure, np.int32).reshape(-1, 2),
-          "possible": np.array(verse.possible, np.int32).reshape(-1, 2),
+          "alignment": links_array(verse.sure),
+          "possible": links_array(verse.possible),
         },
       )
 

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from attn.data import debs
-from attn.data.builder import NumberedBuilder, split_of
+from attn.data.builder import NumberedBuilder, splits
 from attn.data.errors import DataError
 
 _FOLDER = "usr/share/libreoffice/help/{}/text/"
@@ -59,11 +59,11 @@ class LibreofficeHelp(NumberedBuilder):
     folder = pathlib.Path(self.data_dir_root) / "downloads"
     english, other = (_pages(name, folder) for name in ("en-US", self.builder_config.other))
     pairs, left_out = aligned(english, other)
-    parts: dict[str, list[tuple[str, str]]] = {"train": [], "dev": [], "test": []}
-    for page, source, target in pairs:
-      parts[split_of(page)].append((source, target))
     self.info.metadata["left_out"] = {"the pages": left_out}
-    return {name: self._generate_examples(part) for name, part in parts.items()}
+    return {
+      name: self._generate_examples([(source, target) for _, source, target in part])
+      for name, part in splits(pairs, lambda pair: pair[0]).items()
+    }
 
 
 def paragraphs(page: str) -> dict[str, str]:

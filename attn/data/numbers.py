@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from attn.data import packages
-from attn.data.builder import PairsBuilder, split_of
+from attn.data.builder import LINKS, PairsBuilder, links_array, splits
 
 _REQUIREMENT = "num2words==0.5.14"
 
@@ -61,8 +61,7 @@ class Numbers(PairsBuilder):
   @property
   def FEATURES(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
     """English alone has links."""
-    links = tfds.features.Tensor(shape=(None, 2), dtype=np.int32)
-    return {"alignment": links} if self.builder_config.aligned else {}
+    return {"alignment": LINKS} if self.builder_config.aligned else {}
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
     del dl_manager  # nothing to download
@@ -70,16 +69,14 @@ class Numbers(PairsBuilder):
     said = numbers(config)
     lines = (f"{number.digits} {number.words}" for number in said)
     packages.check(lines, config.digest, _REQUIREMENT, f"numbers/{config.name}")
-    parts: dict[str, list[Number]] = {"train": [], "dev": [], "test": []}
-    for number in said:
-      parts[split_of(number.digits)].append(number)
+    parts = splits(said, lambda number: number.digits)
     return {name: self._generate_examples(part) for name, part in parts.items()}
 
   def _generate_examples(self, part: list[Number]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number in part:
       example: dict[str, Any] = {"source": number.digits, "target": number.words}
       if number.links is not None:
-        example["alignment"] = np.array(number.links, np.int32).reshape(-1, 2)
+        example["alignment"] = links_array(number.links)
       yield number.digits, example
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from attn.data.builder import PairsBuilder
+from attn.data.builder import LINKS, PairsBuilder, links_array
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FERTILITIES = 4  # 0 to 3 target symbols for a source symbol
@@ -55,7 +55,7 @@ class _Letters(PairsBuilder):
   VERSION = tfds.core.Version("1.0.0")
   BUILDER_CONFIGS = [LettersConfig(name="letters", description="20 letters, 2 to 20 at a time")]
   LICENSE = "CC0-1.0"
-  FEATURES = {"alignment": tfds.features.Tensor(shape=(None, 2), dtype=np.int32)}
+  FEATURES = {"alignment": LINKS}
   DISTINCT: ClassVar[bool] = False
 
   def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class _Letters(PairsBuilder):
         {
           "source": " ".join(source),
           "target": " ".join(target),
-          "alignment": np.array(links, np.int32).reshape(-1, 2),
+          "alignment": links_array(links),
         },
       )
 
