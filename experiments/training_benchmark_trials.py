@@ -1,7 +1,7 @@
 """Systems that take turns, and what their updates come to: `experiments.training_benchmark`."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attn.data import corpora
@@ -170,10 +170,11 @@ def tell(data: DataConfig, folder: pathlib.Path) -> Told:
   for side, vocabulary, pieces in zip(
     (told.source, told.target), vocabularies, zip(*kept, strict=True), strict=True
   ):
-    _write_lines(told.text().with_suffix(f".{side}"), (" ".join(line) for line in pieces))
-    _write_lines(told.vocabulary(side), vocabulary.symbols)
+    write_lines(told.text().with_suffix(f".{side}"), (" ".join(line) for line in pieces))
+    write_lines(told.vocabulary(side), vocabulary.symbols)
   return told
 
 
-def _write_lines(path: pathlib.Path, lines: Any) -> None:
+def write_lines(path: pathlib.Path, lines: Iterable[str]) -> None:
+  """Writes a file of lines."""
   path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

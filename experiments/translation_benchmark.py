@@ -27,7 +27,6 @@ printed in `log.txt`; `outputs.tsv` has source, attn's, JoeyNMT's and the refere
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -48,7 +47,8 @@ from attn.evaluation import corpus_scores
 from attn.report import figures, recorder, results
 from attn.report.results import Metric
 from attn.training import TrainConfig
-from experiments.training_benchmark_trials import is_there, python_of, tell
+from experiments.benchmark_workers import cores
+from experiments.training_benchmark_trials import is_there, python_of, tell, write_lines
 from experiments.training_benchmark_work import ATTN, JOEYNMT
 
 CLAIMS = ()
@@ -164,8 +164,8 @@ def _joeynmt_commands(
     for side, vocabulary, lines in (
       (told.source, source, sources), (told.target, target, targets),
     ):  # fmt: skip
-      pieces = (" ".join(vocabulary.split(line)) + "\n" for line in lines)
-      told.text().with_name(f"{name}.{side}").write_text("".join(pieces), encoding="utf-8")
+      pieces = (" ".join(vocabulary.split(line)) for line in lines)
+      write_lines(told.text().with_name(f"{name}.{side}"), pieces)
   data: dict[str, Any] = {
     name: str(told.text().with_name(name)) for name in ("train", "dev", "test")
   }
@@ -225,7 +225,7 @@ def _side_by_side(
   Raises:
     RuntimeError: one of them failed.
   """
-  cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+  pinned = cores()
   one = {"OMP_NUM_THREADS": "1", "NPROC": "1", "OPENBLAS_NUM_THREADS": "1"}
   seconds: dict[str, float] = {}
   with contextlib.ExitStack() as stack:
@@ -236,8 +236,8 @@ def _side_by_side(
       process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **one}
       )
-      if cores:  # before it has threads
-        os.sched_setaffinity(process.pid, {cores[at % len(cores)]})
+      if hasattr(os, "sched_setaffinity"):  # before it has threads
+        os.sched_setaffinity(process.pid, {pinned[at % len(pinned)]})
       stack.callback(process.wait)
       stack.callback(process.terminate)  # nothing, if it has ended
       running[system] = (process, time.perf_counter())
@@ -257,8 +257,7 @@ def _side_by_side(
 
 def _write_outputs(path: pathlib.Path, texts: Texts, outputs: Mapping[str, list[str]]) -> None:
   rows = zip(texts.sources, *outputs.values(), texts.references, strict=True)
-  lines = ("\t".join([*row[:-1], *row[-1]]) + "\n" for row in rows)
-  path.write_text("".join(lines), encoding="utf-8")
+  write_lines(path, ("\t".join([*row[:-1], *row[-1]]) for row in rows))
 
 
 def _judge(
@@ -270,7 +269,7 @@ def _judge(
   decoding: Mapping[str, float],
 ) -> dict[str, Metric]:
   """Scores, with sacreBLEU's paired bootstrap, whose null hypothesis is JoeyNMT."""
-  streams = [list(stream) for stream in itertools.zip_longest(*texts.references)]
+  streams = corpus_scores.streams(texts.references)
   named = [(system, outputs[system]) for system in (JOEYNMT, ATTN)]
   _, found = PairedTest(named, {"BLEU": BLEU()}, streams, "bs", config.resamples)()
   tested = dict(zip(found["System"], found["BLEU"], strict=True))

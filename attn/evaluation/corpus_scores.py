@@ -5,7 +5,7 @@ A translation may have several references, and not every one the same number of 
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -41,6 +41,11 @@ def chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Corp
   return _score(CHRF(), hypotheses, references)
 
 
+def streams(references: Sequence[Sequence[str]]) -> list[list[Any]]:
+  """As sacreBLEU wants them: all first references, all second ones, ..., None for a missing one."""
+  return [list(stream) for stream in itertools.zip_longest(*references)]
+
+
 def _score(
   metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> CorpusScore:
@@ -52,7 +57,5 @@ def _score(
   for index, accepted in enumerate(references):
     if isinstance(accepted, str) or not accepted:
       raise ValueError(f"references[{index}] is {accepted!r}: expected a list of at least one text")
-  # sacreBLEU wants a list of first references, one of second ones, ..., None where one is missing.
-  streams = [list(stream) for stream in itertools.zip_longest(*references)]
-  value = metric.corpus_score(list(hypotheses), streams).score
+  value = metric.corpus_score(list(hypotheses), streams(references)).score
   return CorpusScore(float(value), str(metric.get_signature()))
