@@ -556,7 +556,8 @@ def test_a_score_of_the_query_alone_has_its_axes_alone(chunk):
     each = attn.attend(
       np.broadcast_to(query[0], query.shape), keys, values, some_mask(), score=score
     )
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), shared, each)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-6, atol=1e-6)
+    jax.tree.map(close, shared, each)
   local = attn.attend_local(
     query[0], keys, None, jnp.arange(3.0), S, half_width=1, score=lambda q, k: score(q, k)
   )

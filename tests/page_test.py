@@ -89,10 +89,17 @@ def test_the_page_shows_what_was_measured(tmp_path):
     'When does it saturate?', '1.013 &lt;of&gt; 1 [0.9876, \N{EN DASH}]', 'Within 10%.', '1.250',
     '[1, \N{EN DASH}]', 'nats', '1 min 23 s', '3, 5', 'inner.rate', 'n = 7, bands: 95%.',
     '--experiment=score_scale --profile=smoke', 'The result of score_scale does not judge it.',
-    'No result of anatomy was found.',
+    'The experiment anatomy is not written yet.', 'take no figure, number or verdict of theirs',
   ):  # fmt: skip
     assert wanted in text, wanted
   assert "An older wording" not in text
+
+
+def test_only_a_smoke_run_is_called_one(tmp_path):
+  result_file(tmp_path, "score_scale", "score_scale/default", profile="default")
+  text = page.write(tmp_path, claims.REGISTER, questions={"anatomy": "What are the parts?"})
+  assert "Of the profile smoke" not in text.read_text()
+  assert "No result of anatomy was found." in text.read_text()
 
 
 def test_claims_json_holds_every_claim_in_the_schema(tmp_path):

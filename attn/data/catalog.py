@@ -80,16 +80,18 @@ class Corpus:
     targets: the target texts.
     alignments: for each pair its links, int [n, 2] of (source, target) positions counted from 0
       in symbols of the texts; None where the data set has no gold alignment.
+    possible: for each pair further links that may be found and need not be; None where all are sure.
   """
 
   sources: tuple[str, ...]
   targets: tuple[str, ...]
   alignments: tuple[np.ndarray, ...] | None = None
+  possible: tuple[np.ndarray, ...] | None = None
 
   def __post_init__(self) -> None:
     """Raises ValueError where the sides differ in number."""
     counts = [len(self.sources), len(self.targets)]
-    counts += [] if self.alignments is None else [len(self.alignments)]
+    counts += [len(links) for links in (self.alignments, self.possible) if links is not None]
     if len(set(counts)) != 1:
       raise ValueError(f"the sides of a corpus differ in number: {counts}")
 
@@ -254,16 +256,18 @@ def _read(
   """
   from tensorflow_datasets.proto import tf_example_pb2
 
-  aligned = "alignment" in builder.info.features
-  sources, targets, alignments = [], [], []
+  sources, targets = [], []
+  links: dict[str, list[np.ndarray]] = {
+    name: [] for name in ("alignment", "possible") if name in builder.info.features
+  }
   for record in itertools.islice(_records(builder, split, limit), limit):
     feature = tf_example_pb2.Example.FromString(record).features.feature
     sources.append(feature[sides[0]].bytes_list.value[0].decode("utf-8"))
     targets.append(feature[sides[1]].bytes_list.value[0].decode("utf-8"))
-    if aligned:
-      links = np.array(feature["alignment"].int64_list.value, np.int32)
-      alignments.append(links.reshape(-1, 2))
-  return Corpus(tuple(sources), tuple(targets), tuple(alignments) if aligned else None)
+    for name, found in links.items():
+      found.append(np.array(feature[name].int64_list.value, np.int32).reshape(-1, 2))
+  gold = [tuple(links[name]) if name in links else None for name in ("alignment", "possible")]
+  return Corpus(tuple(sources), tuple(targets), *gold)
 
 
 def _records(builder: Any, split: str, limit: int | None) -> Iterator[bytes]:

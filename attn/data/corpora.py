@@ -24,12 +24,11 @@ def load(data: DataConfig, split: str) -> Corpus:
   corpus = catalog.load(data.name, split, data.data_dir, limit, data.files())
   if not data.swap:
     return corpus
-  links = corpus.alignments
-  return Corpus(
-    corpus.targets,
-    corpus.sources,
-    None if links is None else tuple(pairs[:, ::-1].copy() for pairs in links),
+  turned = (
+    None if links is None else tuple(pairs[:, ::-1].copy() for pairs in links)
+    for links in (corpus.alignments, corpus.possible)
   )
+  return Corpus(corpus.targets, corpus.sources, *turned)
 
 
 def vocabularies(data: DataConfig, train: Corpus) -> tuple[Vocabulary, Vocabulary]:

@@ -87,8 +87,17 @@ def _rank(profile: str, wanted: str | None) -> int:
   return order.index(profile) + 1 if profile in order else 0
 
 
-def settle(register: Sequence[Claim], shown: Iterable[Result]) -> tuple[Claim, ...]:
-  """The register with the verdicts of the results; the rest stays as it is and says why."""
+def settle(
+  register: Sequence[Claim], shown: Iterable[Result], experiments: Iterable[str] | None = None
+) -> tuple[Claim, ...]:
+  """The register with the verdicts of the results; the rest stays as it is and says why.
+
+  Args:
+    register: every claim of the chapter.
+    shown: the results.
+    experiments: those that can be run; None for all that own a claim.
+  """
+  written = None if experiments is None else frozenset(experiments)
   by_experiment = {result.experiment: result for result in shown}
   settled = []
   for claim in register:
@@ -100,9 +109,12 @@ def settle(register: Sequence[Claim], shown: Iterable[Result]) -> tuple[Claim, .
       changes = {name: getattr(judged[0], name) for name in names}
       claim = dataclasses.replace(claim, **changes)
     elif claim.verdict == results.NOT_RUN:
-      why = f'The result of {claim.experiment} does not judge it.' if result else (
-        f'No result of {claim.experiment} was found.'
-      )  # fmt: skip
+      if result:
+        why = f"The result of {claim.experiment} does not judge it."
+      elif written is None or claim.experiment in written:
+        why = f"No result of {claim.experiment} was found."
+      else:
+        why = f"The experiment {claim.experiment} is not written yet."
       claim = dataclasses.replace(claim, why=why)
     settled.append(claim)
   return tuple(settled)
@@ -135,7 +147,7 @@ def write(
     names = found.profiles if profile in PROFILES else {*PROFILES, *found.profiles}
     hint = configs.nearest(profile, sorted(names))
     raise results.ResultError(f"{root} holds no result of a profile {profile!r}{hint}")
-  claims = settle(register, (result for result, _ in found.shown.values()))
+  claims = settle(register, (result for result, _ in found.shown.values()), questions)
   sections = [
     _section(result, folder, claims, (questions or {}).get(name, ""))
     for name, (result, folder) in sorted(found.shown.items(), key=lambda item: _order(item[0]))
@@ -143,6 +155,7 @@ def write(
   missing = [f"{section['name']}: {line}" for section in sections for line in section["missing"]]
   page = _template().render(
     findings=[section for section in sections if section["figures"] and section["finding"]],
+    toys=[name for name, (result, _) in found.shown.items() if result.profile == "smoke"],
     verdicts=results.VERDICTS,
     counts=_counts(claims),
     claims=claims,

@@ -138,7 +138,8 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   Returns:
     `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`; where targets are text (words
     or pieces of them, not characters or symbols), `bleu` and `chrf`; and, where the data set has
-    gold alignments and the model attention, `alignment_error_rate` along the references.
+    gold alignments and the model attention, `alignment_error_rate` along the references; with a
+    location score `overflow`, the source positions that it has no weights for.
 
   Raises:
     FileNotFoundError: the folder holds no trained model.
@@ -159,9 +160,13 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   if trained.target.level in ("word", *PIECES):
     for name, score in (("bleu", corpus_scores.bleu), ("chrf", corpus_scores.chrf)):
       scores[name], signatures[name] = score(outputs.outputs, outputs.references)
+  model = trained.config.model
+  if model.score == "location":
+    beyond = outputs.lengths + model.source_eos - model.location_length
+    scores["overflow"] = int(np.maximum(beyond, 0).sum())
   if corpus.alignments is not None and trained.config.model.score != "none":
     scores["alignment_error_rate"] = alignment.alignment_error_rate(
-      forced_links(trained, corpus), corpus.alignments
+      forced_links(trained, corpus), corpus.alignments, corpus.possible
     )
   (folder / "evaluation").mkdir(exist_ok=True)
   rows = zip(outputs.sources, outputs.outputs, outputs.references, strict=True)
