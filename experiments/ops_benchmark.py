@@ -18,7 +18,7 @@ interval, and 5% and 95% quantiles. Temporary bytes are the compiler's account; 
 Command: python -m launch.run --experiment=ops_benchmark
 The peers are an extra: python -m pip install -c constraints.txt -e '.[peers]'. Without them their
 rows are left out. A benchmark judges no claim of the chapter, and --experiment=all leaves it out.
-Time: default 13 minutes on two idle cores; smoke 15 seconds and full 70 minutes by estimate. An
+Time: default 11 minutes on two idle cores; smoke 15 seconds and full 70 minutes by estimate. An
 interrupted run starts over. Leave the machine alone meanwhile.
 
 Rules, stated before the run. A bar is reached if the whole interval of the median ratio is on its
@@ -57,6 +57,7 @@ from attn import configs
 from attn.evaluation.intervals import Interval
 from attn.report import recorder, results
 from attn.report.results import Metric
+from attn.training.progress import Progress
 from experiments import benchmark_workers as workers
 from experiments import ops_benchmark_figures as drawn
 from experiments.benchmark_bars import Verdict, reached
@@ -228,12 +229,17 @@ def measure(config: Config, log: Callable[..., None]) -> list[Timing]:
   """Times everything, and logs a line each."""
   backends = ("jax", "torch") if _found("keras") and _found("torch") else ("jax",)
   timings = []
+  cores = len(workers.cores())
   for threads in config.threads:
-    if threads > len(workers.cores()):
+    if threads > cores:
       print(f"ops_benchmark: {threads} threads need as many cores: left out", file=sys.stderr)
       continue
-    with workers.started([work(backend) for backend in backends], threads) as processes:
-      for case in config.cases(threads):
+    cases = config.cases(threads)
+    with (
+      workers.started([work(backend) for backend in backends], threads) as processes,
+      Progress(f"ops_benchmark, threads: {threads}", len(cases)) as progress,
+    ):
+      for done, case in enumerate(cases, 1):
         for timing in time_case(case, threads, processes, config.repeats, config.seed):
           timings.append(timing)
           log(
@@ -242,6 +248,7 @@ def measure(config: Config, log: Callable[..., None]) -> list[Timing]:
               name: value for name, value in timing.spread._asdict().items() if "mean" not in name
             }, **timing.facts,
           )  # fmt: skip
+        progress.update(done, case.score)
   return timings
 
 

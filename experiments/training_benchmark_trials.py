@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from attn.data import corpora
 from attn.data.config import DataConfig
+from attn.training.progress import Progress
 from experiments import benchmark_workers as workers
 from experiments.benchmark_bars import Ratio, ratio
 from experiments.benchmark_workers import Work
@@ -140,7 +141,11 @@ def measure(
     if not match.real:
       for name, process in zip(contenders, processes, strict=True):
         matmul[name] = max(process.ask("matmul", size) for size in squares)
-    turns = [[process.ask("run", updates) for process in processes] for _ in range(repeats)]
+    turns = []
+    with Progress(f"{match.name} against {match.peer}", repeats) as progress:
+      for done in range(1, repeats + 1):
+        turns.append([process.ask("run", updates) for process in processes])
+        progress.update(done)
     peaks = [process.ask("peak") for process in processes]
     parts = processes[0].ask("parts", calls) if calls and not match.real else {}
   trials = []

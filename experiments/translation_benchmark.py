@@ -233,6 +233,7 @@ def _side_by_side(
     for at, (system, command) in enumerate(commands.items()):
       folders[system].mkdir(exist_ok=True)
       log = stack.enter_context((folders[system] / "log.txt").open("ab"))
+      print(f"  {system}: running, its progress is in {log.name}", flush=True)
       process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **one}
       )

@@ -875,6 +875,39 @@ def test_text_is_scored_by_bleu_and_chrf_with_their_signatures(finished, monkeyp
     assert (scores[name], signatures[name]) == score and score.value > 0
 
 
+def test_possible_links_may_be_found_and_gold_is_of_the_data_sets_symbols(finished, monkeypatch):
+  folder, config, trained = finished
+  corpus = catalog.load("reverse", "dev", config.data.data_dir)
+  nothing = tuple(np.zeros((0, 2), np.int32) for _ in corpus.sources)
+  pairs = tuple(
+    np.indices((len(source.split()), len(target.split()))).reshape(2, -1).T
+    for source, target in zip(corpus.sources, corpus.targets, strict=True)
+  )
+  for possible, rate in ((None, 1.0), (pairs, 0.0)):
+    gold = dataclasses.replace(corpus, alignments=nothing, possible=possible)
+    monkeypatch.setattr(scoring.corpora, "load", lambda data, split, gold=gold: gold)
+    assert training.evaluate(folder, "dev")["alignment_error_rate"] == rate
+  other = trained._replace(source=dataclasses.replace(trained.source, level="word"))
+  monkeypatch.setattr(scoring, "read", lambda folder: (other, True))
+  assert "alignment_error_rate" not in training.evaluate(folder, "dev")
+
+
+def test_positions_that_a_location_score_cannot_reach_are_counted(finished, monkeypatch):
+  folder, _, trained = finished
+  model = dataclasses.replace(
+    trained.config.model, score="location", location_length=7, source_eos=True
+  )
+  config = dataclasses.replace(trained.config, model=model)
+  monkeypatch.setattr(scoring, "read", lambda folder: (trained._replace(config=config), True))
+  monkeypatch.setattr(scoring, "decode", lambda *_, label: scoring.Outputs(
+    sources=["a"] * 3, outputs=["a"] * 3, references=[["a"]] * 3, lengths=np.array([5, 7, 11]),
+    wrong=np.zeros(3), edits=np.zeros(3, int), reference_lengths=np.ones(3, int), unfinished=0,
+  ))  # fmt: skip
+  corpus = catalog.Corpus(("a",), ("a",))
+  monkeypatch.setattr(scoring.corpora, "load", lambda data, split: corpus)
+  assert training.evaluate(folder, "dev")["overflow"] == 0 + 1 + 5
+
+
 def test_links_go_to_real_symbols_only_whatever_eos_and_padding_draw(finished):
   """DMP-01: rows of different lengths in one batch, and a source without symbols."""
   _, _, trained = finished

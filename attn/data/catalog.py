@@ -80,7 +80,7 @@ class Corpus:
     targets: the target texts.
     alignments: for each pair its links, int [n, 2] of (source, target) positions counted from 0
       in symbols of the texts; None where the data set has no gold alignment.
-    possible: for each pair further links that may be found and need not be; None where all are sure.
+    possible: for each pair further links that may be found; None where the others are all.
   """
 
   sources: tuple[str, ...]

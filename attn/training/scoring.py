@@ -138,8 +138,9 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   Returns:
     `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`; where targets are text (words
     or pieces of them, not characters or symbols), `bleu` and `chrf`; and, where the data set has
-    gold alignments and the model attention, `alignment_error_rate` along the references; with a
-    location score `overflow`, the source positions that it has no weights for.
+    gold alignments of the symbols that the model reads and writes, and the model attention,
+    `alignment_error_rate` along the references; with a location score `overflow`, the source
+    positions that it has no weights for.
 
   Raises:
     FileNotFoundError: the folder holds no trained model.
@@ -164,7 +165,10 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   if model.score == "location":
     beyond = outputs.lengths + model.source_eos - model.location_length
     scores["overflow"] = int(np.maximum(beyond, 0).sum())
-  if corpus.alignments is not None and trained.config.model.score != "none":
+  # Gold links are of the data set's own symbols: those of other vocabularies have other positions.
+  of_gold = catalog.levels(data.name)[:: -1 if data.swap else 1]
+  levels = trained.source.level, trained.target.level
+  if corpus.alignments is not None and model.score != "none" and levels == of_gold:
     scores["alignment_error_rate"] = alignment.alignment_error_rate(
       forced_links(trained, corpus), corpus.alignments, corpus.possible
     )
