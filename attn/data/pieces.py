@@ -88,6 +88,22 @@ class Pieces(Vocabulary):
     """Returns the pieces of a text."""
     return tuple(self._processor.EncodeAsPieces(text))
 
+  def words(self, text: str) -> tuple[int, ...]:
+    """Returns for each piece the number of its word: U+2581 at its beginning starts one."""
+    numbers: list[int] = []
+    word, ended = -1, True
+    for piece in self.split(text):
+      ended |= piece.startswith(_BLANK)
+      if piece.strip(_BLANK):
+        word, ended = word + ended, False
+        # The last blank before a word, where it is a piece of its own, is of that word.
+        if numbers and numbers[-1] < 0 and not piece.startswith(_BLANK):
+          numbers[-1] = word
+        numbers.append(word)
+      else:
+        numbers.append(-1)
+    return tuple(numbers)
+
   def join(self, symbols: Iterable[str]) -> str:
     """Returns the text that has these pieces."""
     return "".join(symbols).replace(_BLANK, " ").removeprefix(" ")

@@ -1,6 +1,7 @@
 """Vocabularies: symbols to ids and back."""
 
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -18,8 +19,8 @@ EOS: Final = 2
 UNK: Final = 3
 _RESERVED: Final = 4
 _UNKNOWN: Final = "<unk>"
-_JOINER: Final = "\uffed"
-_WORD: Final = re.compile(rf"\w+|[^\w\s{_JOINER}]")
+JOINER: Final = "\uffed"  # before a word that no space precedes, at level `word`
+_WORD: Final = re.compile(rf"\w+|[^\w\s{JOINER}]")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Vocabulary:
     if repeated := [symbol for symbol, count in counts.items() if count > 1]:
       raise ValueError(f"the symbol {repeated[0]!r} is in the vocabulary more than once")
     for symbol in self.symbols:
-      alone = symbol.removeprefix(_JOINER) if self.level == "word" else symbol
+      alone = symbol.removeprefix(JOINER) if self.level == "word" else symbol
       if self.split(alone) != (alone,):
         raise ValueError(f"{symbol!r} is not one symbol at level {self.level!r}")
     ids = {symbol: i for i, symbol in enumerate(self.symbols, _RESERVED)}
@@ -95,10 +96,20 @@ class Vocabulary:
       return _words(text)
     return tuple(symbol for symbol in text.split(" ") if symbol)
 
+  def words(self, text: str) -> tuple[int, ...]:
+    """Returns for each symbol of a text the number of its word, of those between blanks, from 0.
+
+    Characters, and symbols between blanks, are words of their own. Blanks that no word follows are
+    of none, -1.
+    """
+    symbols = self.split(text)
+    joined = (self.level == "word" and symbol.startswith(JOINER) for symbol in symbols)
+    return tuple(itertools.accumulate((not one for one in joined), initial=-1))[1:]
+
   def join(self, symbols: Iterable[str]) -> str:
     """Returns the text that has these symbols."""
     text = ("" if self.level == "character" else " ").join(symbols)
-    return text.replace(f" {_JOINER}", "") if self.level == "word" else text
+    return text.replace(f" {JOINER}", "") if self.level == "word" else text
 
   def encode(self, text: str) -> list[int]:
     """Returns the ids of a text, without BOS and EOS; an unknown symbol becomes UNK."""
@@ -170,7 +181,7 @@ def _words(text: str) -> tuple[str, ...]:
   end = 0
   for found in _WORD.finditer(text):
     joined = found.start() == end and words
-    words.append(f"{_JOINER}{found[0]}" if joined else found[0])
+    words.append(f"{JOINER}{found[0]}" if joined else found[0])
     end = found.end()
   return tuple(words)
 
