@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int
 
+from attn.evaluation.groups import length_groups, span_label
 from attn.evaluation.intervals import Interval, Values, mean_interval
 
 
@@ -27,9 +28,7 @@ class LengthBin(NamedTuple):
   @property
   def label(self) -> str:
     """`6-10`, `6` for a single length, `11+` for the open end."""
-    if self.last is None:
-      return f"{self.first}+"
-    return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+    return span_label(self.first, self.last)
 
 
 def by_length(
@@ -55,14 +54,10 @@ def by_length(
   values, lengths = np.asarray(values, dtype=np.float64), np.asarray(lengths)
   if values.shape != lengths.shape:
     raise ValueError(f"{values.size} values, {lengths.size} lengths: expected a length for each")
-  if lengths.size and (lengths.dtype.kind not in "iu" or lengths.min() < 0):
-    raise ValueError("lengths: expected whole numbers of at least 0")
-  if any(low >= high for low, high in zip([-1, *edges], edges, strict=False)):
-    raise ValueError(f"edges is {tuple(edges)}: expected rising lengths of at least 0")
-  firsts, lasts = [0, *(edge + 1 for edge in edges)], [*edges, None]
+  spans = zip([0, *(edge + 1 for edge in edges)], [*edges, None], strict=True)
   bins = []
-  for first, last in zip(firsts, lasts, strict=True):
-    inside = values[(lengths >= first) & (last is None or lengths <= last)]
+  for (first, last), group in zip(spans, length_groups(lengths, edges), strict=True):
+    inside = values[group.members]
     interval = mean_interval(inside, level) if inside.size else None
     bins.append(LengthBin(first, last, inside.size, interval))
   return bins

@@ -1,4 +1,5 @@
-"""Error rates of outputs that may have several right answers, as a word has pronunciations.
+"""Error rates and accuracies of outputs that may have several right answers, as a word has
+pronunciations.
 
 A sequence is a tuple or list of symbols, or a text whose symbols stand between spaces.
 """
@@ -9,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from rapidfuzz.distance import Levenshtein
+
+from attn.evaluation.references import check_references
 
 Symbols = str | Sequence[str]
 
@@ -34,7 +37,7 @@ def word_errors(
   hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]
 ) -> Float[np.ndarray, " n"]:
   """1 for each hypothesis that equals none of its references, 0 for each that equals one."""
-  _check(hypotheses, references)
+  check_references(hypotheses, references)
   return np.array(
     [
       float(_symbols(hypothesis) not in map(_symbols, accepted))
@@ -60,7 +63,7 @@ def word_error_rate(
 
 def phoneme_edits(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> Edits:
   """Edits to the nearest reference; of equally near ones, the longest."""
-  _check(hypotheses, references)
+  check_references(hypotheses, references)
   nearest = []
   for hypothesis, accepted in zip(hypotheses, references, strict=True):
     distances = [(edit_distance(hypothesis, one), -len(_symbols(one))) for one in accepted]
@@ -87,22 +90,25 @@ def phoneme_error_rate(
   return float(edits.sum() / lengths.sum())
 
 
+def token_matches(
+  hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]
+) -> Int[np.ndarray, "n 2"]:
+  """Symbols that stand where a reference has them, and symbols of the longer of the two.
+
+  One symbol too many shifts all that follow, which `phoneme_edits` forgives. Of several references
+  the one with the largest share counts, of equal ones the longest. The sum of the first column over
+  that of the second is token accuracy.
+  """
+  check_references(hypotheses, references)
+  best = []
+  for hypothesis, accepted in zip(hypotheses, references, strict=True):
+    made, matches = _symbols(hypothesis), []
+    for wanted in map(_symbols, accepted):
+      right = sum(a == b for a, b in zip(made, wanted, strict=False))
+      matches.append((right, max(len(made), len(wanted))))
+    best.append(max(matches, key=lambda match: (match[0] / max(match[1], 1), match[1])))
+  return np.array(best, np.int64)
+
+
 def _symbols(sequence: Symbols) -> tuple[str, ...]:
   return tuple(sequence.split()) if isinstance(sequence, str) else tuple(sequence)
-
-
-def _check(hypotheses: Sequence[Symbols], references: Sequence[Sequence[Symbols]]) -> None:
-  if len(hypotheses) != len(references):
-    raise ValueError(
-      f"{len(hypotheses)} hypotheses, {len(references)} references: expected a list of references"
-      " for each hypothesis"
-    )
-  if not len(hypotheses):
-    raise ValueError("no hypotheses: an error rate needs at least one")
-  for index, accepted in enumerate(references):
-    if isinstance(accepted, str):
-      raise TypeError(
-        f"references[{index}] is the text {accepted!r}: expected a list of references"
-      )
-    if not len(accepted):
-      raise ValueError(f"references[{index}] is empty: expected at least one reference")
