@@ -2,16 +2,20 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import numpy as np
 import pytest
+import scipy.special
 
 from attn import models
-from attn.data.vocabulary import EOS
-from attn.decoding import translation
+from attn.configs import ConfigError
+from attn.data.vocabulary import BOS, EOS, PAD, UNK
+from attn.decoding import ensembles, forced, sample, translation
 from attn.decoding.config import SearchConfig
 from attn.models import ModelConfig
+from tests import reference_models as reference
 
 CONFIG = ModelConfig(
   source_vocabulary=17,
@@ -39,7 +43,7 @@ def sources():
   return [rng.integers(4, 17, n).tolist() for n in LENGTHS]
 
 
-def decode(given, *, score="additive", beam=4, batch_size=4, edges=(8, 16)):
+def decode(given, *, score="additive", beam=4, batch_size=4, edges=(8, 16), n_best=1):
   search = SearchConfig(beam=beam, alpha=1.0, ratio=1.0, extra=3)
   config = dataclasses.replace(CONFIG, score=score)
   return translation.translate(
@@ -51,6 +55,7 @@ def decode(given, *, score="additive", beam=4, batch_size=4, edges=(8, 16)):
     edges=edges,
     batch_size=batch_size,
     weights=True,
+    n_best=n_best,
   )
 
 
@@ -62,6 +67,7 @@ def assert_same(found, expected):
       assert one.weights is None
     else:
       np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+    assert_same(one.others, other.others)
 
 
 @pytest.mark.parametrize("score", ["additive", pytest.param("none", marks=pytest.mark.slow)])
@@ -145,13 +151,13 @@ def test_few_programs_for_a_file_of_mixed_lengths():
 
 def test_a_long_line_is_decoded_with_few_others():
   """DAT-03: it must not pad every other line to its length."""
-  groups = list(translation._groups([5] * 127 + [4001, 70], (8, 16), 128))
+  groups = list(translation.groups([5] * 127 + [4001, 70], (8, 16), 128))
   assert [(len(rows), size, tuple(widths)) for rows, size, widths in groups] == [
     (127, 128, (8, 16)),
     (1, 1, (128,)),
     (1, 1, (4096,)),
   ]
-  assert list(translation._groups([17] * 200, (8, 16), 128))[0][1] == 64
+  assert list(translation.groups([17] * 200, (8, 16), 128))[0][1] == 64
 
 
 @pytest.mark.slow
@@ -194,3 +200,211 @@ def test_a_beam_gathers_every_kind_of_state():
     assert one.score == pytest.approx(float(score), abs=1e-5)
     expected = forced_weights[row, : len(tokens), : lengths[row]]
     np.testing.assert_allclose(one.weights, expected, atol=1e-5)
+    assert one.positions.tolist() == list(range(len(tokens)))
+
+
+# The best few.
+
+
+def test_every_hypothesis_has_its_own_score_and_weights_and_the_best_is_the_best_alone():
+  given = sources()
+  found = decode(given, n_best=3, edges=(32,), batch_size=16)
+  for one, alone in zip(found, decode(given, edges=(32,), batch_size=16), strict=True):
+    assert_same([one._replace(others=())], [alone])
+  pairs = [
+    (source, one) for source, best in zip(given, found, strict=True) for one in (best, *best.others)
+  ]
+  assert len(pairs) == 3 * len(given)
+  scored = forced.score(
+    CONFIG,
+    params("additive"),
+    [source for source, _ in pairs],
+    [one.tokens for _, one in pairs],
+    edges=(64,),
+    batch_size=64,
+    weights=True,
+  )
+  for (source, one), other in zip(pairs, scored, strict=True):
+    emitted = len(one.tokens) + one.finished
+    assert one.weights.shape == (emitted, len(source) + 1) and one.positions is None
+    np.testing.assert_allclose(one.weights, other.weights[:emitted], atol=1e-5)
+    assert one.score == pytest.approx(other.log_probs[:emitted].mean(), abs=1e-5)
+  for best in found:
+    scores = [one.score for one in (best, *best.others)]
+    assert scores == sorted(scores, reverse=True)
+    assert len({tuple(one.tokens) for one in (best, *best.others)}) == 3
+
+
+# Settings and ensembles, each against the best of all hypotheses by the float64 equations.
+
+ENSEMBLE = (
+  CONFIG,
+  dataclasses.replace(CONFIG, score="none", target_vocabulary=31, source_eos=False),
+  dataclasses.replace(CONFIG, order="luong", score="general", window="local_p", half_width=2),
+)
+SOURCES = [[5], [9, 16, 4, 4, 7], []]
+
+
+@functools.cache
+def member(at):
+  drawn = models.init(ENSEMBLE[at], jax.random.key(at))
+  return jax.tree.map(lambda leaf: 4 * leaf, drawn)
+
+
+def every_hypothesis(members, source, search, symbols, prefix=()):
+  """`(score, tokens, finished, weights)` of all that may be found, best first."""
+  made = []
+  limit = max(search.limit(len(source) + 1), len(prefix) + 1)
+  for length in range(limit + 1):
+    for tokens in itertools.product(range(3, symbols), repeat=length):
+      finished, emitted = length < limit, min(length + 1, limit)
+      lacking = (
+        tokens[: len(prefix)] != tuple(prefix) or finished and emitted < search.minimum_length
+      )
+      if lacking or set(tokens[len(prefix) :]) & set(search.forbidden):
+        continue
+      target = [*tokens, EOS][:emitted]
+      runs = [
+        reference.decode(ENSEMBLE[at], member(at), [*source, EOS], target, BOS) for at in members
+      ]
+      logits = [run[0][:, :29] if search.ensemble == "logits" else run[0] for run in runs]
+      if search.ensemble == "logits":
+        log_probs = scipy.special.log_softmax(np.mean(logits, axis=0), axis=-1)
+      else:
+        probabilities = [scipy.special.softmax(one, axis=-1)[:, :29] for one in logits]
+        log_probs = np.log(np.mean(probabilities, axis=0))
+      attended = [run[1] for run in runs if run[1] is not None]
+      weights = np.mean(attended, axis=0)
+      power = (5 + emitted) / 6 if search.normalisation == "gnmt" else emitted
+      score = log_probs[np.arange(emitted), target].sum() / power**search.alpha
+      if search.coverage:
+        score += search.coverage * np.log(np.minimum(weights.sum(0), 1.0)).sum()
+      made.append((score, list(tokens), finished, weights))
+  return sorted(made, key=lambda one: -one[0])
+
+
+@pytest.mark.parametrize(
+  ("members", "settings", "prefixes"),
+  [
+    ((0,), {"normalisation": "gnmt", "alpha": 0.7, "coverage": 0.3}, None),
+    ((0, 1), {"minimum_length": 3}, [[4], [6, UNK, 5, 4, 4], []]),
+    pytest.param((0, 1, 2), {"ensemble": "logits", "coverage": 0.2}, None, marks=pytest.mark.slow),
+    pytest.param((1, 2), {"alpha": 0.0}, None, marks=pytest.mark.slow),
+  ],
+)
+def test_the_search_finds_the_best_of_all_hypotheses(members, settings, prefixes):
+  search = SearchConfig(beam=90, ratio=0.0, extra=4, forbidden=(UNK, 5), **settings)
+  found = translation.translate(
+    tuple(ENSEMBLE[at] for at in members),
+    tuple(member(at) for at in members),
+    SOURCES,
+    search,
+    symbols=7,
+    edges=(8,),
+    batch_size=4,
+    weights=True,
+    n_best=7,
+    prefixes=prefixes,
+  )
+  for row, (source, best) in enumerate(zip(SOURCES, found, strict=True)):
+    expected = every_hypothesis(members, source, search, 7, prefixes[row] if prefixes else ())
+    assert len(best.others) == min(7, len(expected)) - 1
+    for one, other in zip((best, *best.others), expected, strict=False):
+      assert (one.tokens, one.finished) == other[1:3]
+      assert one.score == pytest.approx(other[0], rel=1e-5)
+      np.testing.assert_allclose(one.weights, other[3], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_positions_are_the_centres_of_the_windows(monkeypatch):
+  centres, attend = [], reference.attend
+
+  def recording(config, d, s, source, i):
+    hidden = np.tanh(d["predict"]["w_p"] @ s)
+    centres.append(len(source.compared) * reference.sigmoid(d["predict"]["v_p"] @ hidden))
+    return attend(config, d, s, source, i)
+
+  monkeypatch.setattr(reference, "attend", recording)
+  search = SearchConfig(beam=3, ratio=1.0, extra=3)
+  found = translation.translate(
+    ENSEMBLE[2], member(2), SOURCES, search, symbols=SYMBOLS, edges=(8,), weights=True, n_best=2
+  )
+  for source, best in zip(SOURCES, found, strict=True):
+    for one in (best, *best.others):
+      centres.clear()
+      labels = one.tokens + [EOS] * one.finished
+      _, weights, _ = reference.decode(ENSEMBLE[2], member(2), [*source, EOS], labels, BOS)
+      np.testing.assert_allclose(one.positions, centres, atol=1e-4)
+      np.testing.assert_allclose(one.weights, weights, atol=1e-5)
+
+
+def test_what_cannot_be_searched_is_told_before_anything_is():
+  plain = SearchConfig(beam=4)
+  for search, settings, told in (
+    (plain, {"n_best": 5}, "n_best is 5; it must be from 1 to search.beam, which is 4"),
+    (plain, {"n_best": 0}, "n_best is 0"),
+    (
+      SearchConfig(forbidden=(3, 23)),
+      {},
+      "search.forbidden has 23; there are 23 target ids from 0",
+    ),
+    (SearchConfig(coverage=0.2), {}, "search.coverage is 0.2; it must be 0 for a model without"),
+    (plain, {"prefixes": [[4]]}, "0 sources but 1 prefixes; expected one for each"),
+    (plain, {"sources": [[4]], "prefixes": [[4, EOS]]}, "prefix 0 has the reserved id 2"),
+    (plain, {"sources": [[4]], "prefixes": [[23]]}, "target id 23 of example 0 is outside"),
+  ):
+    call = {"sources": [], "symbols": SYMBOLS, "edges": (8,), **settings}
+    with pytest.raises(ValueError, match=f"^{told}") as error:
+      translation.translate(
+        dataclasses.replace(CONFIG, score="none"), params("none"), search=search, **call
+      )
+    assert isinstance(error.value, ConfigError) == told.startswith(("n_best", "search"))
+
+
+# Forced scoring.
+
+
+def test_scores_of_targets_are_those_of_the_equations_in_whatever_batch():
+  rng = np.random.default_rng(3)
+  given = [(rng.integers(4, 17, s).tolist(), rng.integers(3, 29, t).tolist())
+           for s, t in ((3, 5), (0, 2), (7, 0), (11, 4), (2, 13))]  # fmt: skip
+  score = functools.partial(forced.score, CONFIG, params("additive"), weights=True)
+  found = score(*zip(*given, strict=True), edges=(8, 16), batch_size=2)
+  backwards = score(*zip(*given[::-1], strict=True), edges=(16,), batch_size=8)
+  for (source, target), one, other in zip(given, found, backwards[::-1], strict=True):
+    labels = [*target, EOS]
+    logits, weights, _ = reference.decode(CONFIG, params("additive"), [*source, EOS], labels, BOS)
+    expected = scipy.special.log_softmax(logits, axis=-1)[np.arange(len(labels)), labels]
+    for scored in (one, other):
+      np.testing.assert_allclose(scored.log_probs, expected, atol=1e-4)
+      assert scored.log_prob == pytest.approx(expected.sum(), abs=1e-4)
+      np.testing.assert_allclose(scored.weights, weights, atol=1e-5)
+
+
+def test_samples_of_a_model_are_scored_as_given_targets_are():
+  source, lengths = np.array([[5, 7, 9, EOS], [8, EOS, 0, 0]]), np.array([4, 2])
+
+  @jax.jit
+  def draw(weights, rngs):
+    joint = ensembles.joined((CONFIG,), (weights,), source, lengths)
+    room = {"maximum_length": 7, "eos": EOS, "bos": BOS, "pad": PAD}
+    return sample(joint.step, joint.state, np.array([7, 5]), rngs, **room)
+
+  found = jax.device_get(draw(params("additive"), jax.random.split(jax.random.key(3), (2, 3))))
+  given = [source[row, : lengths[row] - 1].tolist() for row in range(2) for _ in range(3)]
+  emitted, flat = found.lengths.reshape(-1), found.tokens.reshape(6, -1)
+  finished = found.finished.reshape(-1)
+  targets = [row[: n - end].tolist() for row, n, end in zip(flat, emitted, finished, strict=True)]
+  assert len({tuple(target) for target in targets}) > 3
+  scored = forced.score(CONFIG, params("additive"), given, targets, edges=(8, 16), batch_size=2)
+  for one, n, log_prob in zip(scored, emitted, found.log_probs.reshape(-1), strict=True):
+    assert one.log_probs[:n].sum() == pytest.approx(log_prob, abs=1e-4)
+
+
+def test_targets_that_cannot_be_scored_are_told():
+  score = functools.partial(forced.score, CONFIG, params("additive"), edges=(8,))
+  assert score([], []) == []
+  with pytest.raises(ValueError, match="^1 sources but 2 targets; expected one for each$"):
+    score([[4]], [[4], [5]])
+  with pytest.raises(ValueError, match="^target id 29 of example 0 is outside"):
+    score([[4]], [[29]])

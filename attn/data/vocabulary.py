@@ -121,6 +121,10 @@ class Vocabulary:
     Raises:
       ValueError: an id is not of this vocabulary.
     """
+    return self.join(self.spell(ids))
+
+  def spell(self, ids: Iterable[int]) -> list[str]:
+    """Returns the symbols of which `decode` makes a text."""
     symbols = []
     for i in map(int, ids):
       if not 0 <= i < len(self):
@@ -129,7 +133,7 @@ class Vocabulary:
         break
       if i not in (PAD, BOS):
         symbols.append(_UNKNOWN if i == UNK else self.symbols[i - _RESERVED])
-    return self.join(symbols)
+    return symbols
 
   def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the vocabulary as JSON; the same vocabulary gives the same bytes.

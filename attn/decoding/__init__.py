@@ -3,5 +3,6 @@
 from attn.decoding.beam import beam_search
 from attn.decoding.greedy import greedy
 from attn.decoding.hypotheses import Hypotheses, Step
+from attn.decoding.sampling import sample
 
-__all__ = ["Hypotheses", "Step", "beam_search", "greedy"]
+__all__ = ["Hypotheses", "Step", "beam_search", "greedy", "sample"]

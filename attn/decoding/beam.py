@@ -4,7 +4,7 @@ The loop keeps what a step adds (a token and the beam it came from) and never co
 Hypotheses that end move to a pool beside the beams, so that nothing on the beam pushes them out.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from attn.decoding.hypotheses import (
   Hypotheses,
+  Penalty,
   Step,
   check_limits,
+  check_penalty,
   check_state,
   check_step,
   write_weights,
@@ -68,6 +70,8 @@ def beam_search(
   bos: int,
   pad: int,
   alpha: float = 0.0,
+  normalisation: Literal["power", "gnmt"] = "power",
+  penalty: Penalty | None = None,
   n_best: int = 1,
 ) -> Hypotheses:
   """Finds the hypotheses of the best score, `log_prob / length**alpha`, length with EOS.
@@ -92,6 +96,9 @@ def beam_search(
     bos: id fed at the first step.
     pad: id written after the end.
     alpha: 0 ranks by log-probability, 1 by its mean over tokens; static, at least 0.
+    normalisation: `gnmt` divides by `((5 + length) / 6)**alpha` instead (Wu 2016, Eq. 14); static.
+    penalty: added to the score of a hypothesis that ends, see `Penalty`. Beams are still ranked by
+      log-probability.
     n_best: n, how many hypotheses to return.
 
   Returns:
@@ -106,15 +113,14 @@ def beam_search(
   )
   tokens = jnp.full((sentences, beam), bos, jnp.int32)
   source = check_step(step, state, tokens, eos).source
+  check_penalty(penalty, state, tokens)
   # All beams start equal: only the first is alive, or they would find the same hypotheses.
   alive = (limits > 0)[:, None] & (jnp.arange(beam) == 0)
-  # Powers from the host: the bound below needs them to grow with the length to the last bit.
-  lengths = np.maximum(np.arange(maximum_length + 1), 1)
-  powers = jnp.asarray(lengths.astype(np.float64) ** alpha, jnp.float32)
+  powers = _powers(maximum_length, alpha, normalisation)
 
   end = jax.lax.while_loop(
     lambda now: jnp.any(now.log_probs != -jnp.inf),
-    lambda now: _advance(step, now, limits, powers, eos),
+    lambda now: _advance(step, now, limits, powers, eos, penalty),
     _Search(
       time=jnp.int32(0),
       state=state,
@@ -133,6 +139,20 @@ def _check_settings(beam: int, n_best: int, alpha: float) -> None:
       raise ValueError(f"{name} is {value}: expected at least 1")
   if not 0 <= alpha < float("inf"):
     raise ValueError(f"alpha is {alpha}: expected a finite number of at least 0")
+
+
+def _powers(
+  maximum_length: int, alpha: float, normalisation: Literal["power", "gnmt"]
+) -> Float[Array, " T+1"]:
+  """What a log-probability is divided by, for each length.
+
+  From the host: the bound on what a beam can reach needs them to grow with the length to the last
+  bit.
+  """
+  lengths = np.maximum(np.arange(maximum_length + 1), 1).astype(np.float64)
+  if normalisation == "gnmt":
+    lengths = (5 + lengths) / 6
+  return jnp.asarray(lengths**alpha, jnp.float32)
 
 
 def _empty_pool(sentences: int, size: int) -> _Pool:
@@ -155,6 +175,7 @@ def _advance(
   limits: Int[Array, " b"],
   powers: Float[Array, " T+1"],
   eos: int,
+  penalty: Penalty | None,
 ) -> _Search:
   """Makes every beam longer by one token.
 
@@ -175,9 +196,11 @@ def _advance(
   may_end = ends & (jnp.arange(ends.shape[1]) < beam)
   finished = ranked._replace(log_probs=jnp.where(may_end, ranked.log_probs, -jnp.inf))
   cut = survivors._replace(log_probs=jnp.where(at_limit, survivors.log_probs, -jnp.inf))
-  pool = _admit(now.pool, finished, cut, length, powers[length])
+  penalties = None if penalty is None else penalty(state)
+  pool = _admit(now.pool, finished, cut, length, powers[length], penalties)
 
-  # Log-probabilities only fall, so a beam can at best keep its own until the limit.
+  # Log-probabilities only fall, so a beam can at best keep its own until the limit, and the best
+  # that a penalty can be is 0: coverage grows until nothing is left to punish.
   bound = jnp.max(survivors.log_probs, axis=1) / powers[limits]
   done = at_limit | (bound <= pool.scores[:, -1])[:, None]
   return _Search(
@@ -217,14 +240,18 @@ def _admit(
   cut: _Candidates,
   length: Int[Array, ""],
   power: Float[Array, ""],
+  penalties: Float[Array, "b k"] | None,
 ) -> _Pool:
   """Merges hypotheses of this length into the pool, and keeps as many as it holds."""
   parts = [pool]
   for entering, ended in ((finished, True), (cut, False)):
     possible = entering.log_probs != -jnp.inf
+    scores = entering.log_probs / power
+    if penalties is not None:
+      scores = scores + _select(penalties, entering.parents)
     parts.append(
       _Pool(
-        scores=jnp.where(possible, entering.log_probs / power, -jnp.inf),
+        scores=jnp.where(possible, scores, -jnp.inf),
         log_probs=entering.log_probs,
         lengths=jnp.where(possible, length, 0),
         finished=possible & ended,

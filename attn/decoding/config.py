@@ -1,31 +1,54 @@
 """How a trained model is searched."""
 
 import dataclasses
+import math
+from typing import Literal
+
+from attn.data.vocabulary import EOS, UNK
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
-  """Beam search settings.
+  """Beam search settings. Every length counts EOS.
 
   Attributes:
     beam: hypotheses kept; 1 is greedy search.
-    alpha: a hypothesis scores log p / length^alpha, its length counting EOS; 0 is the plain
-      log-probability, 1 the average of a symbol.
+    alpha: a hypothesis scores log p / length^alpha; 0 is the plain log-probability, 1 the average
+      of a symbol.
+    normalisation: `power`, or `gnmt`: log p / ((5 + length) / 6)^alpha (Wu 2016, Eq. 14).
+    coverage: beta of Wu's coverage penalty, added to the score of a hypothesis that ends:
+      beta sum_i log(min(sum_j p_ij, 1)) over the source positions that may be attended to.
+    minimum_length: fewest target symbols of a hypothesis; a limit below it cuts all the same.
+    forbidden: target ids that are never emitted; PAD and BOS never are.
+    ensemble: what is averaged of several models: `probabilities`, or their `logits` (Luong's code),
+      which is to say their log-probabilities.
     ratio: a hypothesis has at most `ratio` times the source's symbols, plus `extra`.
     extra: see `ratio`.
   """
 
   beam: int = 5
   alpha: float = 1.0
+  normalisation: Literal["power", "gnmt"] = "power"
+  coverage: float = 0.0
+  minimum_length: int = 1
+  forbidden: tuple[int, ...] = (UNK,)
+  ensemble: Literal["probabilities", "logits"] = "probabilities"
   ratio: float = 2.0
   extra: int = 10
 
   def __post_init__(self) -> None:
-    """Raises ValueError for a beam below 1, an alpha below 0, or limits without room."""
+    """Raises ValueError for a setting out of its range."""
     if self.beam < 1:
       raise ValueError(f"beam is {self.beam}; it must be at least 1 (1 is greedy search)")
-    if self.alpha < 0:  # the bound that ends the search would not hold
-      raise ValueError(f"alpha is {self.alpha}; it must not be negative")
+    for name in ("alpha", "coverage"):  # the bound that ends the search would not hold
+      if not 0 <= getattr(self, name) < math.inf:
+        raise ValueError(f"{name} is {getattr(self, name)}; it must be finite and not negative")
+    if self.minimum_length < 1:
+      raise ValueError(
+        f"minimum_length is {self.minimum_length}; it counts EOS, so 1 is no minimum"
+      )
+    if wrong := [token for token in self.forbidden if token < 0 or token == EOS]:
+      raise ValueError(f"forbidden has {wrong[0]}; it takes ids, and not that of EOS ({EOS})")
     if self.ratio < 0 or self.extra < 1:
       raise ValueError(f"ratio {self.ratio} must not be negative, extra {self.extra} not below 1")
 

@@ -1,5 +1,6 @@
 """Greedy search: the most probable next token, until it is EOS."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,16 +16,19 @@ from attn.decoding.hypotheses import (
   write_weights,
 )
 
+Choice = Callable[[Float[Array, "b k V"], Int[Array, ""]], Int[Array, "b k"]]
+"""`choose(log_probs, time)`: the next token of each hypothesis."""
+
 
 class _Progress(NamedTuple):
   time: Int[Array, ""]
   state: Any
-  last: Int[Array, "b 1"]
-  log_probs: Float[Array, " b"]
-  lengths: Int[Array, " b"]
-  alive: Bool[Array, " b"]
-  tokens: Int[Array, "T b"]
-  weights: Float[Array, "T b 1 s"] | None
+  last: Int[Array, "b k"]
+  log_probs: Float[Array, "b k"]
+  lengths: Int[Array, "b k"]
+  alive: Bool[Array, "b k"]
+  tokens: Int[Array, "T b k"]
+  weights: Float[Array, "T b k s"] | None
 
 
 def greedy(
@@ -54,27 +58,59 @@ def greedy(
   Returns:
     One hypothesis a sentence.
   """
+  return follow(
+    step,
+    state,
+    limits,
+    lambda log_probs, _: jnp.argmax(log_probs, axis=-1),
+    count=1,
+    maximum_length=maximum_length,
+    eos=eos,
+    bos=bos,
+    pad=pad,
+  )
+
+
+def follow(
+  step: Step,
+  state: Any,
+  limits: Int[Array, " b"],
+  choose: Choice,
+  *,
+  count: int,
+  maximum_length: int,
+  eos: int,
+  bos: int,
+  pad: int,
+) -> Hypotheses:
+  """Takes at every step the token that `choose` picks, in `count` hypotheses a sentence.
+
+  The other arguments are those of `greedy`. Scores are the tokens' log-probabilities.
+  """
   limits = check_limits(limits, maximum_length)
   sentences = limits.shape[0]
   check_state(state, sentences)
-  first = jnp.full((sentences, 1), bos, jnp.int32)
+  shape, rows = (sentences, count), limits[:, None]
+  state = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *jnp.shape(leaf)[2:])), state)
+  first = jnp.full(shape, bos, jnp.int32)
   source = check_step(step, state, first, eos).source
+  alive = jnp.broadcast_to(rows > 0, shape)
 
   def advance(now: _Progress) -> _Progress:
     log_probs, state, weights = step(now.state, now.last)
-    log_probs = log_probs[:, 0].astype(jnp.float32)
-    token = jnp.argmax(log_probs, axis=-1).astype(jnp.int32)
-    total = now.log_probs + jnp.max(log_probs, axis=-1)
+    log_probs = log_probs.astype(jnp.float32)
+    token = choose(log_probs, now.time).astype(jnp.int32)
+    total = now.log_probs + jnp.take_along_axis(log_probs, token[..., None], axis=-1)[..., 0]
     # No token is possible: like a beam without candidates, the sentence is left with nothing.
     stuck = now.alive & (total == -jnp.inf)
     lengths = jnp.where(stuck, 0, jnp.where(now.alive, now.time + 1, now.lengths))
     return _Progress(
       time=now.time + 1,
       state=state,
-      last=token[:, None],
+      last=token,
       log_probs=jnp.where(now.alive, total, now.log_probs),
       lengths=lengths,
-      alive=now.alive & ~stuck & (token != eos) & (lengths < limits),
+      alive=now.alive & ~stuck & (token != eos) & (lengths < rows),
       tokens=now.tokens.at[now.time].set(token),
       weights=write_weights(now.weights, now.time, weights),
     )
@@ -86,30 +122,28 @@ def greedy(
       time=jnp.int32(0),
       state=state,
       last=first,
-      log_probs=jnp.where(limits > 0, 0.0, -jnp.inf).astype(jnp.float32),
-      lengths=jnp.zeros((sentences,), jnp.int32),
-      alive=limits > 0,
-      tokens=jnp.full((maximum_length, sentences), pad, jnp.int32),
-      weights=None
-      if source is None
-      else jnp.zeros((maximum_length, sentences, 1, source), jnp.float32),
+      log_probs=jnp.where(alive, 0.0, -jnp.inf).astype(jnp.float32),
+      lengths=jnp.zeros(shape, jnp.int32),
+      alive=alive,
+      tokens=jnp.full((maximum_length, *shape), pad, jnp.int32),
+      weights=None if source is None else jnp.zeros((maximum_length, *shape, source), jnp.float32),
     ),
   )
   return _hypotheses(end, eos=eos, pad=pad)
 
 
 def _hypotheses(end: _Progress, *, eos: int, pad: int) -> Hypotheses:
-  """Cuts each sentence at its own end; rows ran on until the last one was done."""
-  emitted = jnp.arange(end.tokens.shape[0]) < end.lengths[:, None]
-  tokens = jnp.where(emitted, end.tokens.T, pad)
+  """Cuts each hypothesis at its own end; rows ran on until the last one was done."""
+  emitted = jnp.arange(end.tokens.shape[0]) < end.lengths[..., None]
+  tokens = jnp.where(emitted, jnp.moveaxis(end.tokens, 0, 2), pad)
   weights = None
   if end.weights is not None:
-    weights = jnp.where(emitted[:, None, :, None], jnp.moveaxis(end.weights, 0, 2), 0.0)
+    weights = jnp.where(emitted[..., None], jnp.moveaxis(end.weights, 0, 2), 0.0)
   return Hypotheses(
-    tokens=tokens[:, None],
-    lengths=end.lengths[:, None],
-    scores=end.log_probs[:, None],
-    log_probs=end.log_probs[:, None],
-    finished=jnp.any(emitted & (tokens == eos), axis=-1)[:, None],
+    tokens=tokens,
+    lengths=end.lengths,
+    scores=end.log_probs,
+    log_probs=end.log_probs,
+    finished=jnp.any(emitted & (tokens == eos), axis=-1),
     weights=weights,
   )

@@ -24,6 +24,12 @@ closure, one copy a sentence as `[b, 1, s, ...]`, and broadcasts. `weights` are 
 next token was predicted, or None.
 """
 
+Penalty = Callable[[Any], Float[Array, "b k"]]
+"""`penalty(state)`: what is added to the score of each beam if it ends now, at most 0.
+
+`state` is that which the step returned, after the weights of the token that ends the hypothesis.
+"""
+
 
 class Hypotheses(NamedTuple):
   """The hypotheses of each sentence, best first.
@@ -33,7 +39,7 @@ class Hypotheses(NamedTuple):
   Attributes:
     tokens: EOS is included where a hypothesis is finished; PAD follows.
     lengths: emitted tokens, EOS included.
-    scores: what they are ranked by, `log_probs / lengths**alpha`.
+    scores: what they are ranked by, `log_probs / lengths**alpha` unless the search was told else.
     log_probs: sum of the tokens' log-probabilities.
     finished: whether it ends in EOS; otherwise it was cut at its sentence's limit.
     weights: row t holds the weights that token t was predicted with; zero from `lengths` on.
@@ -106,6 +112,15 @@ def check_step(step: Step, state: Any, tokens: Int[Array, "b k"], eos: int) -> S
         f" expected {before.dtype}{list(before.shape)} as it was given"
       )
   return StepShapes(log_probs.shape[2], None if weights is None else weights.shape[2])
+
+
+def check_penalty(penalty: Penalty | None, state: Any, tokens: Int[Array, "b k"]) -> None:
+  """Raises a ValueError unless the penalty, if there is one, is a number for each beam."""
+  if penalty is None:
+    return
+  shape = jax.eval_shape(penalty, state).shape
+  if shape != tokens.shape:
+    raise ValueError(f"penalty returned {list(shape)}: expected {list(tokens.shape)}")
 
 
 def write_weights(
