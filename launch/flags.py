@@ -103,6 +103,8 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
   "list": _switch("list", "show what there is, and end"),
   "input": _text("input", "FILE of lines in UTF-8; - is standard input (default: -)"),
   "output": _text("output", "FILE; - is standard output (default: -)"),
+  "nbest": _count("nbest", 1, "hypotheses to write for each line, with their scores"),
+  "attention": _text("attention", "FILE.npz or FILE.jsonl: write the weights of each hypothesis"),
 }
 
 

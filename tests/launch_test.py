@@ -599,7 +599,7 @@ def upper(lines):
 def translated(data, answers=upper):
   sink = io.BytesIO()
   reader = io.BufferedReader(io.BytesIO(data))
-  translate.translate(reader, sink, lambda lines, numbers: answers(lines))
+  translate.translate(reader, sink, lambda lines, numbers: [[one] for one in answers(lines)])
   return sink.getvalue()
 
 
@@ -626,10 +626,12 @@ def test_lines_keep_their_numbers_across_empty_ones():
 
   def answers(lines, numbers):
     numbered.extend(zip(lines, numbers, strict=True))
-    return lines
+    return [[line, line] for line in lines]
 
-  translate.translate(io.BufferedReader(io.BytesIO(b"\na\n\nb\n")), io.BytesIO(), answers)
+  source, sink = io.BufferedReader(io.BytesIO(b"\na\n\nb\n")), io.BytesIO()
+  translate.translate(source, sink, answers, empty=str)
   assert numbered == [("a", 2), ("b", 4)]
+  assert sink.getvalue() == b"1\na\na\n3\nb\nb\n"
 
 
 def test_long_input_in_chunks():
@@ -674,6 +676,10 @@ def test_files_to_translate(checkout):
     (["--input=none"], "cannot read --input=none"),
     (["--input=in", "--output=./in"], "are the same file"),
     (["--output=none/out"], "cannot write --output=none/out"),
+    (["--output=a.npz", "--attention=./a.npz"], "--output and --attention are the same file"),
+    (["--attention=none/a.npz"], "cannot write --attention=none/a.npz"),
+    (["--attention=a.txt"], "--attention=a.txt must end in .npz or .jsonl"),
+    (["--nbest=0"], "nbest"),
     (["--input=in", "--output=out"], "w holds no trained model"),
   ):
     assert told in complaint(checkout, "translate", "--workdir=w", *words)

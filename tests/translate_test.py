@@ -1,0 +1,123 @@
+"""launch.translate with models that have learned nothing: what it writes, and what it refuses."""
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from attn import models, training
+from attn.configs import ConfigError
+from attn.data.vocabulary import Vocabulary
+from attn.decoding import translation
+from attn.models import ModelConfig
+from launch import flags, translate
+
+SOURCE, TARGET = Vocabulary(tuple("abcd"), "character"), Vocabulary(("x", "y", "zz"), "symbol")
+MODEL = ModelConfig(
+  source_vocabulary=8, target_vocabulary=7, embedding=3, units=5, alignment=3, maxout=2,
+  initialisation="glorot",
+)  # fmt: skip
+MODELS = {
+  "a": (MODEL, SOURCE),
+  "b": (dataclasses.replace(MODEL, units=7), SOURCE),
+  "other": (MODEL, Vocabulary(tuple("abcde"), "character")),
+  "fixed": (dataclasses.replace(MODEL, score="none"), SOURCE),
+}
+LINES = "ab\n\nd?c\n" + "a" * 37
+
+
+@pytest.fixture(autouse=True)
+def trained(monkeypatch):
+  """Folders of these names hold models."""
+
+  def load(folder):
+    model, source = MODELS[folder.name]
+    config = training.TrainConfig(model=model)
+    config = dataclasses.replace(
+      config,
+      data=dataclasses.replace(config.data, bucket_edges=(8,)),
+      search=dataclasses.replace(config.search, beam=4, ratio=0.0, extra=3),
+    )
+    params = jax.tree.map(lambda leaf: 4 * leaf, models.init(model, jax.random.key(0)))
+    return training.Trained(params, config, source, TARGET, 1)
+
+  monkeypatch.setattr(translate, "_trained", load)
+
+
+def run(folder, *words, text=LINES):
+  """What is written for `text`, and the folder it is in."""
+  (folder / "in").write_text(text)
+  translate.FLAGS.unparse_flags()
+  flags.parse(translate.FLAGS, [f"--input={folder}/in", f"--output={folder}/out", *words])
+  assert translate.main(translate.FLAGS) == 0
+  return (folder / "out").read_text()
+
+
+def test_every_line_has_an_answer_whatever_is_in_it(tmp_path, capsys):
+  lines = run(tmp_path, "--workdir=a", "--set=search.extra=1").split("\n")
+  assert len(lines) == 5 and lines[1] == lines[4] == ""
+  assert set(" ".join(lines).split()) <= {"x", "y", "zz"}
+  told = capsys.readouterr().err
+  assert "1 symbols of the input are none" in told and "line 4 has 37 symbols" in told
+
+
+def test_the_best_few_and_their_attention(tmp_path):
+  words = ["--workdir=a,b", "--nbest=3", f"--attention={tmp_path}/w.npz"]
+  rows = [line.split(" ||| ") for line in run(tmp_path, *words).splitlines()]
+  assert [int(number) for number, _, _ in rows] == [0, 0, 0, 1, 2, 2, 2, 3, 3, 3]
+  assert rows[3] == ["1", "", "0.000000"]
+  for at in (0, 4, 7):
+    scores = [float(score) for _, _, score in rows[at : at + 3]]
+    assert scores == sorted(scores, reverse=True)
+  run(tmp_path, *words[:2], f"--attention={tmp_path}/w.jsonl")
+  entries = [json.loads(line) for line in (tmp_path / "w.jsonl").read_text().splitlines()]
+  answered = [row for row in rows if row[0] != "1"]
+  assert [str(entry["line"]) for entry in entries] == [number for number, _, _ in answered]
+  assert [entry["rank"] for entry in entries] == [0, 1, 2] * 3
+  arrays = np.load(tmp_path / "w.npz")
+  for entry, (_, text, score) in zip(entries, answered, strict=True):
+    line = LINES.split("\n")[entry["line"]]
+    assert entry["source"] == [*line, "</s>"]
+    assert " ".join(entry["target"]).removesuffix("</s>").strip() == text
+    assert entry["score"] == pytest.approx(float(score), abs=1e-6)
+    assert np.shape(entry["weights"]) == (len(entry["target"]), len(line) + 1)
+    np.testing.assert_allclose(np.sum(entry["weights"], axis=1), 1.0, atol=1e-4)
+    for name in ("source", "target", "weights", "score"):
+      array = arrays[f"{entry['line']}.{entry['rank']}.{name}"]
+      if name == "weights":
+        np.testing.assert_allclose(array, entry[name], atol=1e-6)
+      else:
+        assert array.tolist() == pytest.approx(entry[name])
+  assert len(arrays.files) == 4 * len(entries)
+
+
+def test_a_line_too_long_for_its_attention_is_translated_all_the_same(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(translation, "_MOST_WEIGHTS", 4 * 4 * 3 * 8)
+  words = ["--workdir=a", f"--attention={tmp_path}/w.jsonl"]
+  assert run(tmp_path, *words).count("\n") == 4
+  entries = [json.loads(line) for line in (tmp_path / "w.jsonl").read_text().splitlines()]
+  assert [entry["line"] for entry in entries] == [0, 2]
+  assert "line 4 is too long for its attention to be kept" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ("words", "error", "told"),
+  [
+    (["--workdir=a", "--nbest=5"], ConfigError, "n_best is 5; it must be from 1 to search.beam"),
+    (["--workdir=a,other"], flags.UserError, "other has another source vocabulary than a: "),
+    (["--workdir=a", "--set=model.units=3"], flags.UserError, "--set=model.units=3 is not about"),
+    (["--workdir=a", "--set=search.bean=3"], ConfigError, "search.bea"),
+    (["--workdir=fixed", "--set=search.coverage=1"], ConfigError, "search.coverage is 1.0; it"),
+    (["--workdir=fixed", "--attention=w.npz"], flags.UserError, "--attention: fixed is a model"),
+  ],
+)
+def test_what_cannot_be_is_told_before_a_line_is_read(words, error, told, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(error, match=told):
+    run(tmp_path, *words, text="")
+  assert sorted(path.name for path in pathlib.Path().iterdir()) == ["in"]
