@@ -194,7 +194,7 @@ def test_bad_settings_are_refused(make, message):
 
 
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
-def test_an_update_that_is_not_finite_leaves_the_state_as_it_was(bad):
+def test_a_gradient_that_is_not_finite_counts_as_zeros_and_is_reported(bad):
   config = OptimizerConfig()
   fresh = lambda: state.create(MODEL, config, 10, jax.random.key(0))  # noqa: E731
   broken = fresh()
@@ -202,22 +202,20 @@ def test_an_update_that_is_not_finite_leaves_the_state_as_it_was(bad):
   before = jax.device_get(broken)
   after, reported = state.update(MODEL, config, 10, broken, one_batch(), jax.random.key(1))
   assert not np.isfinite(reported.loss)
-  jax.tree.map(np.testing.assert_array_equal, before, jax.device_get(after))
+  jax.tree.map(np.testing.assert_array_equal, before.params, jax.device_get(after.params))
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.optimizer))
 
 
 @pytest.mark.slow
-def test_an_update_that_makes_parameters_infinite_leaves_the_state_as_it_was():
+def test_parameters_that_become_infinite_are_reported():
   config = OptimizerConfig(learning_rate=3e38, decay="none")
   fresh = state.create(MODEL, config, 10, jax.random.key(0))
   huge = jax.tree.map(lambda leaf: leaf * jnp.float32(1e38), fresh.optimizer)
-  before = jax.device_get(fresh)
-  after, reported = state.update(
+  _, reported = state.update(
     MODEL, config, 10, fresh._replace(optimizer=huge), one_batch(), jax.random.key(1)
   )
   assert np.isfinite(reported.loss) and np.isfinite(reported.gradient_norm)
   assert not np.isfinite(reported.parameter_norm)
-  jax.tree.map(np.testing.assert_array_equal, before.params, jax.device_get(after.params))
-  assert after.step == 0
 
 
 @pytest.mark.slow

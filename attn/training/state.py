@@ -39,7 +39,7 @@ class StepMetrics(NamedTuple):
     loss: mean over the batch's real symbols, nats.
     symbols: how many those are.
     gradient_norm: before clipping.
-    parameter_norm: after the update, whether or not it was kept.
+    parameter_norm: after the update.
     update_norm: of the update itself.
   """
 
@@ -74,18 +74,19 @@ def update(
 ) -> tuple[TrainState, StepMetrics]:
   """One update. Compiled once for each shape of `batch`, whatever the seed.
 
-  A loss, gradient or new parameter that is not finite leaves the state as it was, for the
-  loop to report. `everywhere` is how the state lies on several devices.
+  A loss or gradient that is not finite counts as a gradient of zeros, and is reported: parameters
+  stay finite for the loop to name their norms. To choose between the old and the new state instead
+  would read and write both once more. `everywhere` is how the state lies on several devices.
   """
   total, symbols, gradients = _gradients(model, objective, steps, state, batch, rng)
   norm = optax.tree.norm(gradients)
+  sound = jnp.isfinite(total) & jnp.isfinite(norm)
   updates, moments = optimizers.build(optimizer, steps).update(
-    gradients, state.optimizer, state.params
+    jax.tree.map(lambda leaf: jnp.where(sound, leaf, 0), gradients), state.optimizer, state.params
   )
-  new = TrainState(optax.apply_updates(state.params, updates), moments, state.step + 1)
-  size = optax.tree.norm(new.params)
-  finite = jnp.isfinite(total) & jnp.isfinite(norm) & jnp.isfinite(size)
-  state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, state)
+  new = optax.apply_updates(state.params, updates)
+  state = TrainState(new, moments, state.step + 1)
+  size = optax.tree.norm(new)
   if everywhere is not None:
     state = jax.lax.with_sharding_constraint(state, everywhere)
   return state, StepMetrics(total, symbols, norm, size, optax.tree.norm(updates))
