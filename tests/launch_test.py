@@ -24,7 +24,7 @@ import pytest
 from launch import executors, flags, resolve, sweep, translate
 
 ROOT = pathlib.Path(__file__).parents[1]
-COMMANDS = ("run", "prepare", "train", "translate", "sweep", "report")
+COMMANDS = ("run", "prepare", "train", "translate", "attention", "sweep", "report")
 PATIENCE = 300  # seconds until a process counts as stuck: other tests may keep the cores busy
 
 ATTN = f"""
@@ -697,6 +697,28 @@ def test_files_to_translate(checkout):
   assert sorted(path.name for path in checkout.iterdir()) == ["attn", "experiments", "in", "w"]
 
 
+# launch.attention.
+
+
+def test_lines_to_show_attention_of(checkout):
+  (checkout / "w").mkdir()
+  (checkout / "in").write_bytes(b"a\n")
+  (checkout / "empty").write_bytes(b"\n \r\n")
+  files = "attn/data/textfiles.py"
+  (checkout / files).write_text((ROOT / files).read_text(encoding="utf-8"), encoding="utf-8")
+  assert "--workdir=RUN is missing" in complaint(checkout, "attention")
+  assert "w holds no trained model" in complaint(checkout, "attention", "--workdir=w")
+  (checkout / "w/config.json").write_text("{}")
+  for words, told in (
+    (["--input=in", "--output=w"], "--output=w is a folder"),
+    (["--input=in", "--output=./in"], "are the same file, in"),
+    (["--input=none"], "none: "),
+    (["--input=empty"], "--input=empty holds no text: give at least one line"),
+  ):
+    assert told in complaint(checkout, "attention", "--workdir=w", *words)
+  assert not (checkout / "w/attention.html").exists()
+
+
 # launch.sweep.
 
 
@@ -905,7 +927,7 @@ def test_the_last_line_of_a_failure(tmp_path, program, told):
 
 
 @pytest.mark.slow
-def test_train_evaluate_translate_and_sweep_of_the_real_attn(tmp_path):
+def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path):
   small = ("units", "embedding", "alignment", "maxout")
   words = [f"--set=model.{name}=7" for name in small]
   words += ["--preset=rnnsearch_laptop", "--data=reverse", "--set=data.limit=211"]
@@ -943,6 +965,18 @@ def test_train_evaluate_translate_and_sweep_of_the_real_attn(tmp_path):
   assert done.returncode == 0, done.stderr
   assert done.stdout.count(b"\n") == 5 and done.stdout.split(b"\n")[1] == b""
   assert b"none that the model was trained on" in done.stderr
+  done = subprocess.run(
+    [sys.executable, "-m", "launch.attention", f"--workdir={run}", f"--figures={tmp_path}/maps"],
+    cwd=ROOT,
+    input="a b c\n\nc \N{HIRAGANA LETTER A}\n".encode(),
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stderr
+  assert b"empty lines are left out: 1 of 3" in done.stderr and b"1 symbols of the" in done.stderr
+  page = (run / "attention.html").read_text(encoding="utf-8")
+  assert "line 1" in page and "line 3" in page and "line 2" not in page
+  maps = sorted(path.name for path in (tmp_path / "maps").iterdir())
+  assert maps == ["line-1.png", "line-1.svg", "line-3.png", "line-3.svg"]
   grid = ("--grid=steps=1,2", f"--workdir={tmp_path}/sweep")
   done = subprocess.run(
     [sys.executable, "-m", "launch.sweep", *words, *grid],

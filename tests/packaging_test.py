@@ -79,7 +79,7 @@ def test_wheel_holds_attn_alone(wheel: tuple[zipfile.ZipFile, str]) -> None:
   }
   assert shipped == sources
   assert "attn/py.typed" in shipped
-  assert any(name.endswith(".jinja") for name in shipped)
+  assert all(any(name.endswith(ending) for name in shipped) for ending in (".jinja", ".js"))
 
 
 def test_wheel_builds_without_warnings(wheel: tuple[zipfile.ZipFile, str]) -> None:

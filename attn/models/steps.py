@@ -63,6 +63,7 @@ class State(NamedTuple):
 class Read(NamedTuple):
   """What was read of the source: the fields of `Step` that an order hands through."""
 
+  query: Float[Array, "... n"]
   scores: Float[Array, "... s"] | None
   weights: Float[Array, "... s"] | None
   position: Float[Array, "..."] | None
@@ -73,6 +74,7 @@ class Step(NamedTuple):
   """Everything a decoding step computed.
 
   Attributes:
+    query: the state that reads, s_{i-1}, s_i or s'_i `[..., n]`.
     scores: e_ij `[..., s]`; None without attention, and where only a window was scored.
     weights: alpha_ij `[..., s]`; None without attention.
     position: the centre of the window `[...]`, None without one.
@@ -82,6 +84,7 @@ class Step(NamedTuple):
     readout: t_i `[..., l]`.
   """
 
+  query: Float[Array, "... n"]
   scores: Float[Array, "... s"] | None
   weights: Float[Array, "... s"] | None
   position: Float[Array, "..."] | None
@@ -165,7 +168,7 @@ def attend(
   """What all orders share: score a state with every annotation, softmax over them, weighted sum."""
   score = decoder.score
   if score is None or memory.keys is None:
-    return Read(None, None, None, memory.summary)
+    return Read(query, None, None, None, memory.summary)
   position = decoder.centre(memory, query, time)
   if position is not None and decoder.gathers:
     return _attend_window(decoder, memory, query, position)
@@ -175,7 +178,7 @@ def attend(
   else:
     weights = _window_weights(decoder, memory, scores, position)
   context = attn.context(weights, memory.values)  # c_i; values are 0 at padding
-  return Read(scores, weights, position, context)
+  return Read(query, scores, weights, position, context)
 
 
 def _attend_window(
@@ -204,7 +207,7 @@ def _attend_window(
   weights = jnp.vectorize(spread, signature="(w),(w)->(s)")(
     found.weights[..., 0, :], found.positions[..., 0, :]
   )
-  return Read(None, weights, position, found.context[..., 0, :])
+  return Read(query, None, weights, position, found.context[..., 0, :])
 
 
 def _window_weights(

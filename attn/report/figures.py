@@ -9,18 +9,23 @@ of matplotlib, so that importing it changes nobody's plots.
     figures.axes_text(axes, x='width d_k', y='entropy [nats]')
 """
 
+import functools
 import os
 import pathlib
 import textwrap
-from collections.abc import Collection, Sequence
+import unicodedata
+import warnings
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 # Okabe and Ito's palette without the yellow, which vanishes on paper.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00")
@@ -29,6 +34,7 @@ DASHES = ("-", "--", "-.", ":", "-", "--", "-.")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--", "++")
 
 _TITLE, _LABEL, _TICK, _NOTE = 12.0, 10.0, 9.0, 8.0
+_FONT = "DejaVu Sans"  # comes with matplotlib
 _INK, _GRID = "#222222", "#DDDDDD"
 
 
@@ -185,22 +191,60 @@ def heat_map(
   axes.grid(False)
   axes.spines[:].set(visible=True, color="#888888")
   crowded = max(len(source), len(target)) > 15
-  size = 7.5 if crowded else _TICK
+  families, boxes = fonts_for([*source, *target])
+  font: dict[str, Any] = {"fontsize": 7.5 if crowded else _TICK, "fontfamily": families}
   upright = max(map(len, source), default=0) <= (1 if crowded else 3)
-  axes.set_xticks(range(len(source)), source, fontsize=size, rotation=0 if upright else 90)
-  axes.set_yticks(range(len(target)), target, fontsize=size)
+  stacked = ["\n".join(text) if _is_wide(text) else text for text in source]
+  axes.set_xticks(range(len(source)), stacked, linespacing=1.0, **font)
+  axes.set_yticks(range(len(target)), target, **font)
   axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+  for label, text in zip(axes.get_xticklabels(), source, strict=True):
+    label.set_rotation(0 if upright or _is_wide(text) else 90)
   for s, t in links:
     frame: dict[str, Any] = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 1.4}
     axes.add_patch(Rectangle((s - 0.46, t - 0.46), 0.92, 0.92, **frame))
   bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=18, pad=0.02)
   bar.set_label("weight", fontsize=_NOTE)
   bar.ax.tick_params(labelsize=_NOTE)
-  framed = "; framed: true alignment" if links else ""
-  axes.set_xlabel(f"source{framed}", fontsize=_NOTE, color=_INK)
+  notes = ["source", *["framed: true alignment"] * bool(links)]
+  if boxes:
+    shown = ", ".join(f"U+{ord(character):04X}" for character in boxes[:4])
+    more = f" and {len(boxes) - 4} more" if len(boxes) > 4 else ""
+    notes.append(f"a box is a character that no font here has: {shown}{more}")
+  axes.set_xlabel("; ".join(notes), fontsize=_NOTE, color=_INK)
   axes.set_ylabel("target", fontsize=_NOTE, color=_INK)
   if title:
     axes.set_title(title, fontsize=_LABEL, color=_INK, loc="left")
+
+
+def _is_wide(text: str) -> bool:
+  """Whether all is Chinese, Japanese or Korean, which is read from top to bottom as well."""
+  return all(unicodedata.east_asian_width(character) in "WF" for character in text)
+
+
+def fonts_for(texts: Iterable[str]) -> tuple[list[str], str]:
+  """Families of installed fonts that have the characters of some texts, the usual one first.
+
+  Returns:
+    The families, each for what those before it lack, and the characters that no font has.
+  """
+  families, left = [_FONT], {c for c in "".join(texts) if unicodedata.category(c)[0] not in "CZ"}
+  left -= _characters(font_manager.findfont(_FONT))
+  entries = font_manager.fontManager.ttflist if left else []
+  plain = [e for e in entries if e.style == "normal" and e.weight in (400, "normal", "regular")]
+  for entry in sorted(plain, key=lambda entry: ("Sans" not in entry.name, entry.name)):
+    found = set() if "LastResort" in entry.fname else left & _characters(entry.fname)
+    if found:
+      families.append(entry.name)
+      left -= found
+    if not left:
+      break
+  return families, "".join(sorted(left))
+
+
+@functools.cache
+def _characters(path: str) -> frozenset[str]:
+  return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
 
 
 def title_of(figure: Figure) -> str:
@@ -211,12 +255,22 @@ def title_of(figure: Figure) -> str:
 def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
   """Writes `STEM.svg` and `STEM.png`; the same figure gives the same bytes.
 
+  Where no font of this machine has a character, the PNG has a box, and the SVG text in place of
+  outlines: whoever has a font sees it.
+
   Args:
     figure: as made by `new`.
     stem: path without an ending; the folder is made.
   """
   stem = pathlib.Path(stem)
   stem.parent.mkdir(parents=True, exist_ok=True)
-  with matplotlib.rc_context({"svg.hashsalt": "attn", "svg.fonttype": "path"}):
+  boxes = fonts_for(text.get_text() for text in figure.findobj(Text))[1]
+  kind = "none" if boxes else "path"
+  with (
+    matplotlib.rc_context({"svg.hashsalt": "attn", "svg.fonttype": kind}),
+    warnings.catch_warnings(),
+  ):
+    if boxes:
+      warnings.filterwarnings("ignore", "Glyph .* missing from font")
     figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
-  figure.savefig(stem.with_name(stem.name + ".png"), dpi=150)
+    figure.savefig(stem.with_name(stem.name + ".png"), dpi=150)

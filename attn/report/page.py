@@ -153,7 +153,7 @@ def write(
     for name, (result, folder) in sorted(found.shown.items(), key=lambda item: _order(item[0]))
   ]
   missing = [f"{section['name']}: {line}" for section in sections for line in section["missing"]]
-  page = _template().render(
+  page = template("page.html.jinja").render(
     findings=[section for section in sections if section["figures"] and section["finding"]],
     toys=[name for name, (result, _) in found.shown.items() if result.profile == "smoke"],
     verdicts=results.VERDICTS,
@@ -169,7 +169,8 @@ def write(
   return root / "report" / "index.html"
 
 
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+  """A template of this folder, with the filters below; what it is given is escaped."""
   environment = jinja2.Environment(
     loader=jinja2.PackageLoader("attn.report", "."),
     autoescape=True,
@@ -180,7 +181,7 @@ def _template() -> jinja2.Template:
   environment.filters.update(
     number=number, interval=interval, metric=metric, duration=duration, slug=_slug
   )
-  return environment.get_template("page.html.jinja")
+  return environment.get_template(name)
 
 
 def _order(experiment: str) -> tuple[int, str]:

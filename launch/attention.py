@@ -1,0 +1,124 @@
+"""Shows what a trained model reads while it translates lines of text: one HTML page, and heat maps.
+
+Examples:
+  python -m launch.attention --workdir=RUN --input=sentences.txt --output=attention.html
+  echo attention | python -m launch.attention --workdir=runs/rnnsearch_laptop-g2p --figures=maps
+
+The page stands for itself: open it in a browser, without a network. Choose a sentence, hover over a
+word of the translation to see what it was read from, and step through the actions that wrote it,
+each with its numbers. --figures=FOLDER adds a PNG and an SVG of the weights of each line. An empty
+line is left out. A page of a few dozen sentences opens at once; one of thousands does not.
+"""
+
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING
+
+from absl import flags as absl_flags
+
+from launch import flags
+
+if TYPE_CHECKING:
+  from attn.evaluation.traces import System, Trace
+
+FLAGS = flags.define("workdir", "input")
+absl_flags.DEFINE_string(
+  "output", None, "FILE of the page (default: attention.html in the workdir)", flag_values=FLAGS
+)
+absl_flags.DEFINE_string("figures", None, "FOLDER for a heat map of each line", flag_values=FLAGS)
+
+
+def main(values: absl_flags.FlagValues) -> int:
+  """Writes the page, and the figures if asked to."""
+  if not values.workdir:
+    raise flags.UserError("--workdir=RUN is missing: the folder of a trained model")
+  workdir = pathlib.Path(values.workdir)
+  output = pathlib.Path(values.output or workdir / "attention.html")
+  given = values.input or "-"
+  if not (workdir / "config.json").exists():
+    raise flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
+  if output.is_dir():
+    raise flags.UserError(f"--output={output} is a folder; give the name of a file in it")
+  if given != "-" and os.path.realpath(output) == os.path.realpath(given):
+    raise flags.UserError(f"--input and --output are the same file, {given}")
+  lines = read(given)
+  system, sentences = traced(workdir, lines)
+  from attn.report import attention_page
+
+  attention_page.write(output, system, sentences)
+  print(f"page: {output} ({output.stat().st_size / 1e6:.1f} MB, {len(sentences)} sentences)")
+  if values.figures:
+    draw(pathlib.Path(values.figures), system, sentences)
+  return 0
+
+
+def read(name: str) -> dict[str, str]:
+  """Returns the lines that hold text, by what they are called.
+
+  Raises:
+    UserError: there are none.
+  """
+  from attn.data import textfiles
+
+  lines = textfiles.read_lines("/dev/stdin" if name == "-" else name)
+  kept = {f"line {number}": line for number, line in enumerate(lines, 1) if line.strip()}
+  if not kept:
+    raise flags.UserError(f"--input={name} holds no text: give at least one line")
+  if left := len(lines) - len(kept):
+    _warn(f"empty lines are left out: {left} of {len(lines)}")
+  return kept
+
+
+def traced(workdir: pathlib.Path, lines: dict[str, str]) -> "tuple[System, list[Trace]]":
+  """Translates lines with the model in `workdir`; returns it and what its steps computed."""
+  from attn import training
+  from attn.data.vocabulary import UNK
+  from attn.decoding import inspection, translation
+
+  try:
+    trained = training.load(workdir)
+  except FileNotFoundError as error:
+    raise flags.UserError(str(error)) from None
+  config, texts = trained.config, list(lines.values())
+  sources = [trained.source.encode(text) for text in texts]
+  if unknown := sum(ids.count(UNK) for ids in sources):
+    _warn(f"{unknown} symbols of the input are none that the model was trained on")
+  edges, symbols = config.data.bucket_edges, len(trained.target)
+  found = translation.translate(
+    config.model, trained.params, sources, config.search, symbols=symbols, edges=edges
+  )
+  sentences = inspection.trace(
+    config.model,
+    trained.params,
+    texts,
+    [[best] for best in found],
+    trained.source,
+    trained.target,
+    edges=edges,
+    names=list(lines),
+  )
+  search = f"beam {config.search.beam}, alpha {config.search.alpha:g}"
+  facts = [("search", search), ("updates", f"{trained.step:,}"), ("data", config.data.name)]
+  return inspection.system(config.model, workdir.resolve().name, facts), sentences
+
+
+def draw(folder: pathlib.Path, system: "System", sentences: "list[Trace]") -> None:
+  """Writes a heat map of each sentence, PNG and SVG."""
+  if not system.attends:
+    raise flags.UserError("--figures: a model without attention has no weights to draw")
+  from attn.report import attention_page, figures
+
+  drawn = [one for one in sentences if one.hypotheses[0].steps]
+  for sentence in drawn:
+    stem = folder / sentence.name.replace(" ", "-")
+    figures.save(attention_page.heat_map(sentence), stem)
+  print(f"figures: {folder} ({len(drawn)} PNG and SVG)")
+
+
+def _warn(text: str) -> None:
+  print(f"launch.attention: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+  flags.run("launch.attention", main, FLAGS, __doc__, resumes=False)
