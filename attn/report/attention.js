@@ -55,7 +55,11 @@ function direction(text) {
   return leftward * 2 > letters ? 'rtl' : 'ltr';
 }
 
-const percent = weight => `${(100 * weight).toFixed(weight > 0 && weight < .0995 ? 1 : 0)}%`;
+function percent(weight) {
+  if (weight > 0 && weight < .0005) return '<0.1%';
+  return `${(100 * weight).toFixed(weight > 0 && weight < .0995 ? 1 : 0)}%`;
+}
+
 const short = value => value === null ? '\u2013' : value.toFixed(2).replace('-', '\u2212');
 
 function equation(text) {
@@ -195,10 +199,11 @@ function mark(word) {
   at('map').querySelectorAll('tbody tr').forEach((row, i) => row.classList.toggle('now', i === word));
 }
 
-// Without a word, what is chosen.
+// Without a word, what is chosen. Over the map, what is told stays in sight.
 function preview(word = null, column = null) {
   if (!hypothesis.steps.length) return;
   const hovering = word !== null, weighed = order.indexOf('weights') <= chosen.action;
+  at('told').classList.toggle('aside', column !== null);
   lightSource(hovering ? word : chosen.word, hovering || weighed);
   mark(hovering ? word : chosen.word);
   at('map').querySelectorAll('thead th').forEach((head, j) => head.classList.toggle('now', j - 1 === column));
@@ -251,12 +256,12 @@ function showMap() {
   map.className = most <= 12 ? '' : most <= 30 ? 'middle' : 'small';
   at('main').classList.toggle('large', most > 30 || source.length > 24);
   map.querySelector('h2').textContent = attends ? 'All steps' : 'The state after each step';
-  const note = map.querySelector('p');
+  const note = map.querySelector('p'), leftward = at('source').dir === 'rtl';
   const head = make('thead'), body = make('tbody');
   if (attends) {
     head.append(make('tr', {}, make('th'), ...source.map(symbol => make('th', {scope: 'col'}, heading(symbol)))));
     note.replaceChildren('rows write, columns are read; weight 0 ', make('span', {className: 'scale'}), ' 1',
-      steps.some(step => step.window) ? '; hatched: outside the window' : '');
+      steps.some(step => step.window) ? '; hatched: outside the window' : '', leftward ? '; the first word is at the left' : '');
   } else note.textContent = 'bars up are above zero, bars down below';
   target.forEach((symbol, i) => {
     const row = make('tr', {}, make('th', {scope: 'row'}, label(symbol, 'span')));
