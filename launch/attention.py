@@ -3,11 +3,13 @@
 Examples:
   python -m launch.attention --workdir=RUN --input=sentences.txt --output=attention.html
   echo attention | python -m launch.attention --workdir=runs/rnnsearch_laptop-g2p --figures=maps
+  python -m launch.attention --workdir=RUN --input=sentences.txt --nbest=5
 
 The page stands for itself: open it in a browser, without a network. Choose a sentence, hover over a
 word of the translation to see what it was read from, and step through the actions that wrote it,
-each with its numbers. --figures=FOLDER adds a PNG and an SVG of the weights of each line. An empty
-line is left out. A page of a few dozen sentences opens at once; one of thousands does not.
+each with its numbers. Each line has the best three hypotheses of the search, or as many as --nbest
+says. --figures=FOLDER adds a PNG and an SVG of the weights of the best. Empty lines are left out. A
+page of a few dozen sentences opens at once; one of thousands does not.
 """
 
 import os
@@ -22,11 +24,14 @@ from launch import flags
 if TYPE_CHECKING:
   from attn.evaluation.traces import System, Trace
 
-FLAGS = flags.define("workdir", "input")
+FLAGS = flags.define("workdir", "input", "nbest")
 absl_flags.DEFINE_string(
   "output", None, "FILE of the page (default: attention.html in the workdir)", flag_values=FLAGS
 )
 absl_flags.DEFINE_string("figures", None, "FOLDER for a heat map of each line", flag_values=FLAGS)
+
+
+_SHOWN = 3  # hypotheses of a line, unless another number is asked for
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -43,7 +48,7 @@ def main(values: absl_flags.FlagValues) -> int:
   if given != "-" and os.path.realpath(output) == os.path.realpath(given):
     raise flags.UserError(f"--input and --output are the same file, {given}")
   lines = read(given)
-  system, sentences = traced(workdir, lines)
+  system, sentences = traced(workdir, lines, values.nbest)
   from attn.report import attention_page
 
   attention_page.write(output, system, sentences)
@@ -70,7 +75,9 @@ def read(name: str) -> dict[str, str]:
   return kept
 
 
-def traced(workdir: pathlib.Path, lines: dict[str, str]) -> "tuple[System, list[Trace]]":
+def traced(
+  workdir: pathlib.Path, lines: dict[str, str], nbest: int | None
+) -> "tuple[System, list[Trace]]":
   """Translates lines with the model in `workdir`; returns it and what its steps computed."""
   from attn import training
   from attn.data.vocabulary import UNK
@@ -84,15 +91,21 @@ def traced(workdir: pathlib.Path, lines: dict[str, str]) -> "tuple[System, list[
   sources = [trained.source.encode(text) for text in texts]
   if unknown := sum(ids.count(UNK) for ids in sources):
     _warn(f"{unknown} symbols of the input are none that the model was trained on")
-  edges, symbols = config.data.bucket_edges, len(trained.target)
+  edges = config.data.bucket_edges
   found = translation.translate(
-    config.model, trained.params, sources, config.search, symbols=symbols, edges=edges
+    config.model,
+    trained.params,
+    sources,
+    config.search,
+    symbols=len(trained.target),
+    edges=edges,
+    n_best=nbest or min(_SHOWN, config.search.beam),
   )
   sentences = inspection.trace(
     config.model,
     trained.params,
     texts,
-    [[best] for best in found],
+    [[best, *best.others] for best in found],
     trained.source,
     trained.target,
     edges=edges,

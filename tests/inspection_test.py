@@ -14,7 +14,7 @@ from attn import models
 from attn.data.vocabulary import BOS, EOS, JOINER, UNK, Vocabulary
 from attn.decoding import inspection
 from attn.decoding.translation import Translation
-from attn.models import ModelConfig, steps
+from attn.models import ModelConfig, decoders, steps
 from tests import reference_models as reference
 
 SOURCE = Vocabulary(tuple("abcdefghijklm"), "character")
@@ -180,7 +180,7 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("order", inspection._SOURCES)
+@pytest.mark.parametrize("order", decoders._ORDERS)
 def test_actions_come_in_the_order_of_the_code(order):
   (function,) = ast.parse(inspect.getsource(getattr(steps, order))).body
   calls = [

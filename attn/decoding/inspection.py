@@ -42,7 +42,7 @@ def trace(
     config: the model, vocabulary sizes filled in.
     params: its parameters.
     texts: source sentences.
-    hypotheses: those of each text, best first, as a search returns them.
+    hypotheses: those of each text, best first: `[best, *best.others]` of a search.
     source: vocabulary of the texts.
     target: vocabulary of the hypotheses.
     edges: ascending lengths that sentences are padded to, EOS counted; one program is compiled for
@@ -84,10 +84,7 @@ def trace(
 def symbols(text: str, vocabulary: Vocabulary) -> list[traces.Symbol]:
   """The symbols of a text, as they are written there."""
   pairs = zip(vocabulary.split(text), vocabulary.encode(text), strict=True)
-  return [
-    traces.Symbol(symbol.removeprefix(JOINER), "unknown" if i == UNK else "known")
-    for symbol, i in pairs
-  ]
+  return [_shown(symbol, i, vocabulary) for symbol, i in pairs]
 
 
 @functools.partial(jax.jit, static_argnames="config")
@@ -196,9 +193,12 @@ def _vector(x: np.ndarray) -> traces.Vector:
 def _symbol(i: int, vocabulary: Vocabulary) -> traces.Symbol:
   if i == EOS:
     return traces.Symbol("", "end")
-  if i == UNK:
-    return traces.Symbol(vocabulary.decode([i]), "unknown")
-  return traces.Symbol(vocabulary.symbols[i - UNK - 1].removeprefix(JOINER))
+  return _shown(*vocabulary.spell([i]), i, vocabulary)
+
+
+def _shown(symbol: str, i: int, vocabulary: Vocabulary) -> traces.Symbol:
+  text = symbol.removeprefix(JOINER) if vocabulary.level == "word" else symbol
+  return traces.Symbol(text, "unknown" if i == UNK else "known")
 
 
 def system(config: ModelConfig, name: str, facts: Sequence[tuple[str, str]] = ()) -> traces.System:
