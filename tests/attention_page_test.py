@@ -305,7 +305,8 @@ def test_a_model_without_attention_shows_its_states(tmp_path):
       actions: document.querySelectorAll('#actions li').length};
     at('source').children[0].dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));
     at('sentence-on').click();
-    return {...fits(), ...seen, nothing: text('told'), hidden: at('step').hidden};
+    return {...fits(), ...seen, nothing: text('told'), hidden: at('step').hidden,
+      unknown: text('unknown')};
   """
   empty = dataclasses.replace(
     hypothesis(["a"], [], attends=False), target=(), steps=(), finished=False
@@ -320,3 +321,4 @@ def test_a_model_without_attention_shows_its_states(tmp_path):
   assert "has no attention" in seen["notice"] and seen["strips"] == seen["actions"] == 3
   assert seen["told"] == "Step 1 writes ‘\u2068x\u2069’ (75% sure)."
   assert seen["nothing"] == "Nothing was written." and seen["hidden"]
+  assert seen["unknown"] == "underlined: not in the vocabulary"

@@ -209,9 +209,8 @@ def system(config: ModelConfig, name: str, facts: Sequence[tuple[str, str]] = ()
     name: what to call it.
     facts: what is known beyond the configuration, as name and value.
   """
-  window = "all of the source" if config.window == "global" else (
-    f"{config.window}, {config.half_width} positions to each side"
-  )  # fmt: skip
+  window = f"a window ({config.window}) of half-width {config.half_width}"
+  window = "all of the source" if config.window == "global" else window
   own = [
     ("encoder", f"{config.encoder}, {config.cell}, {config.units} units"),
     ("score", config.score),

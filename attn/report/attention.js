@@ -296,6 +296,8 @@ function showSentence() {
   at('source').dir = direction(trace.text);
   at('source').replaceChildren(...trace.source.map((symbol, j) =>
     make('span', {className: 'word', data: {column: j}}, label(symbol), make('small'))));
+  const unknown = trace.source.some(symbol => symbol.kind === 'unknown');
+  at('unknown').textContent = unknown ? 'underlined: not in the vocabulary' : '';
   at('hypotheses').replaceChildren(make('legend', {}, trace.hypotheses.length > 1 ? 'Hypotheses and their scores' : 'Translation and its score'),
     ...trace.hypotheses.map((one, k) => make('label', {},
       make('input', {type: 'radio', name: 'hypothesis', checked: k === chosen.hypothesis, hidden: trace.hypotheses.length === 1, onchange: () => go({hypothesis: k})}),
