@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from attn.data import pipeline
 from attn.data.vocabulary import BOS, EOS, JOINER, UNK, Vocabulary
-from attn.decoding.translation import Translation
+from attn.decoding.translation import Translation, groups
 from attn.evaluation import traces
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
@@ -55,29 +55,31 @@ def trace(
     for ids, found in zip(map(source.encode, texts), hypotheses, strict=True)
     for one in found
   ]
-  store = pipeline.TokenStore.from_ids(
-    [ids for ids, _ in flat],
-    [one.tokens for _, one in flat],
-    source_size=params["source"].shape[0],
-    target_size=len(target),
-  )
   found: dict[int, traces.Hypothesis] = {}
-  for batch in pipeline.evaluation_batches(store, batch_size=_ROWS, edges=edges):
-    rows = batch["source"], batch["source_length"], batch["target"]
-    made = jax.device_get(_run(config, params, *rows, len(target)))
-    for row, at in enumerate(batch["index"].tolist()):
-      if at >= 0:
-        one = jax.tree.map(lambda leaf, row=row: leaf[row], made)
-        found[at] = _hypothesis(config, one, flat[at][1], target)
+  lengths = [max(len(ids), len(one.tokens)) + 1 for ids, one in flat]
+  for rows, size, widths in groups(lengths, edges, _ROWS):
+    store = pipeline.TokenStore.from_ids(
+      [flat[row][0] for row in rows],
+      [flat[row][1].tokens for row in rows],
+      source_size=params["source"].shape[0],
+      target_size=len(target),
+    )
+    for batch in pipeline.evaluation_batches(store, batch_size=size, edges=widths):
+      given = batch["source"], batch["source_length"], batch["target"]
+      made = jax.device_get(_run(config, params, *given, len(target)))
+      for at, index in enumerate(batch["index"].tolist()):
+        if index >= 0:
+          one = jax.tree.map(lambda leaf, at=at: leaf[at], made)
+          found[rows[index]] = _hypothesis(config, one, flat[rows[index]][1], target)
   rest = iter(found[at] for at in range(len(flat)))
   return [
     traces.Trace(
       name,
       text,
       tuple(symbols(text, source)) + (traces.Symbol("", "end"),) * config.source_eos,
-      tuple(next(rest) for _ in given),
+      tuple(next(rest) for _ in written),
     )
-    for name, text, given in zip(names, texts, hypotheses, strict=True)
+    for name, text, written in zip(names, texts, hypotheses, strict=True)
   ]
 
 
@@ -193,7 +195,7 @@ def _vector(x: np.ndarray) -> traces.Vector:
 def _symbol(i: int, vocabulary: Vocabulary) -> traces.Symbol:
   if i == EOS:
     return traces.Symbol("", "end")
-  return _shown(*vocabulary.spell([i]), i, vocabulary)
+  return _shown(vocabulary.spell([i])[0], i, vocabulary)
 
 
 def _shown(symbol: str, i: int, vocabulary: Vocabulary) -> traces.Symbol:
