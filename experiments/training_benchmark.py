@@ -21,7 +21,7 @@ each batched as by default: attn by length buckets, JoeyNMT at random. Making ba
 Command: make peers, then python -m launch.run --experiment=training_benchmark
 Without the peers their rows are left out. A benchmark judges no claim of the chapter, and
 --experiment=all leaves it out. Leave the machine alone meanwhile; an interrupted run starts over.
-Time: default 15 minutes on an idle core by estimate, smoke one minute, most of it compiling.
+Time: default 14 minutes on an idle core, smoke one minute, most of it compiling.
 
 Rules, stated before the run. Every process is pinned to the same core and has one thread. The two
 of a match take turns, A B A B ..., `repeats` times, after one has compiled and both are warm. What

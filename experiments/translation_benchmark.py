@@ -10,8 +10,8 @@ power 1, and every source is scored against all translations that the pages have
 
 Command: make peers, then python -m launch.run --experiment=translation_benchmark
 Each system has one thread, on a core of its own, and both run at the same time. A benchmark judges
-no claim of the chapter, and --experiment=all leaves it out. Time: default 30 minutes on two idle
-cores by estimate, smoke 2 minutes. An interrupted run goes on from the systems' own checkpoints
+no claim of the chapter, and --experiment=all leaves it out. Time: default 19 minutes on two idle
+cores, smoke 2 minutes. An interrupted run goes on from the systems' own checkpoints
 where they have some, but what it says of time is then of the rest alone.
 
 Rules, stated before the run. BLEU is sacreBLEU's of detokenised text. attn reaches the bar if its
