@@ -9,16 +9,18 @@ Nothing here, and nothing at the top of a command, imports jax or `attn` (which 
 command must show its help, or say what is wrong with its flags, at once.
 """
 
+import contextlib
 import difflib
 import errno
 import os
+import pathlib
 import re
 import signal
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from absl import flags
 
@@ -97,6 +99,11 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
   "set": _repeated("set", "dotted.path=value: a field of the configuration (repeatable)"),
   "config": _text("config", "FILE.json: a saved configuration to start from"),
   "workdir": _text("workdir", "folder of the run"),
+  "source": _text("source", "FILE of source lines in UTF-8, perhaps of gzip or xz"),
+  "target": _text("target", "FILE of target lines, one for each source line"),
+  "lengths": lambda values: flags.DEFINE_list(
+    "lengths", ["10", "20", "30", "40", "50"], "longest source of each group", flag_values=values
+  ),
   "seed": _count("seed", 0, "the field `seed` of the configuration"),
   "profile": _text("profile", "smoke, default or full"),
   "smoke": _switch("smoke", "short for --profile=smoke"),
@@ -113,6 +120,32 @@ def profile(values: flags.FlagValues) -> str:
   if values.smoke and values.profile not in (None, "smoke"):
     raise UserError(f"--smoke is --profile=smoke; leave out one of it and {values.profile!r}")
   return "smoke" if values.smoke else values.profile or "default"
+
+
+def require(values: flags.FlagValues, **kinds: str) -> None:
+  """Raises UserError for the first flag that has no value."""
+  for name, kind in kinds.items():
+    if not values[name].value:
+      raise UserError(f"--{name}={kind} is missing")
+
+
+def refuse_without(values: flags.FlagValues, needed: str, *names: str) -> None:
+  """Raises UserError for a flag that says nothing unless another one is given."""
+  for name in names:
+    if values[name].present and not values[needed].value:
+      raise UserError(f"--{name} belongs to --{needed}, which is missing")
+
+
+def edges(values: flags.FlagValues) -> list[int]:
+  """Returns the numbers of `--lengths`."""
+  try:
+    numbers = [int(word) for word in values.lengths]
+  except ValueError:
+    numbers = []
+  if not numbers or any(a >= b for a, b in zip([-1, *numbers], numbers, strict=False)):
+    told = ",".join(values.lengths)
+    raise UserError(f"--lengths={told}: expected rising whole numbers, such as 10,20")
+  return numbers
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -182,6 +215,37 @@ def help_text(doc: str, values: flags.FlagValues) -> str:
     body = textwrap.fill(meaning, _EXAMPLE_WIDTH - 28, subsequent_indent=" " * 28)
     lines.append(f"{start}{body}" if len(start) == 28 else f"{start}\n{' ' * 28}{body}")
   return "\n".join(lines)
+
+
+# Files.
+
+
+@contextlib.contextmanager
+def writing(flag: str, name: str) -> Iterator[BinaryIO]:
+  """Yields a file that takes the name `name` when all is written; a device or pipe as it is.
+
+  Args:
+    flag: what named it.
+    name: its path; - is standard output.
+  """
+  if name == "-":
+    yield sys.stdout.buffer
+    return
+  path = pathlib.Path(os.path.realpath(name))
+  whole = path.is_file() or not path.exists()
+  target = path.with_name(f".{path.name}.{os.getpid()}.part") if whole else path
+  try:
+    file = target.open("wb")
+  except OSError as error:
+    raise UserError(f"cannot write --{flag}={name}: {error.strerror}") from error
+  try:
+    with file:
+      yield file
+    if whole:
+      os.replace(target, path)
+  finally:
+    if whole:
+      target.unlink(missing_ok=True)
 
 
 # Ending.

@@ -15,6 +15,7 @@ from launch.flags import UserError, nearest
 
 if TYPE_CHECKING:
   from attn.report.results import Result
+  from attn.training import Trained
 
 # Experiments.
 
@@ -136,6 +137,24 @@ def make_folder(workdir: pathlib.Path) -> None:
     raise UserError(
       f"cannot write into {workdir}: {error.strerror}; give another --workdir"
     ) from error
+
+
+def trained(workdir: pathlib.Path) -> "Trained":
+  """Returns the model that training left in a folder."""
+  untrained = UserError(f"{workdir} holds no trained model; launch.train makes one")
+  if not (workdir / "config.json").exists():
+    raise untrained
+  from attn import workdirs
+
+  # An experiment's folder has a configuration too: another one.
+  if not {"model", "data", "steps"} <= set(workdirs.saved_config(workdir)):
+    raise untrained
+  from attn import training
+
+  try:
+    return training.load(workdir)
+  except FileNotFoundError as error:
+    raise UserError(str(error)) from None
 
 
 def result(workdir: pathlib.Path, config: Any) -> "Result | None":

@@ -24,7 +24,9 @@ import pytest
 from launch import executors, flags, resolve, sweep, translate
 
 ROOT = pathlib.Path(__file__).parents[1]
-COMMANDS = ("run", "prepare", "train", "translate", "attention", "sweep", "report")
+COMMANDS = (
+  "run", "prepare", "train", "translate", "attention", "score", "evaluate", "align", "sweep", "report"
+)  # fmt: skip
 PATIENCE = 300  # seconds until a process counts as stuck: other tests may keep the cores busy
 
 ATTN = f"""
@@ -977,6 +979,20 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
   assert "line 1" in page and "line 3" in page and "line 2" not in page
   maps = sorted(path.name for path in (tmp_path / "maps").iterdir())
   assert maps == ["line-1.png", "line-1.svg", "line-3.png", "line-3.svg"]
+  (tmp_path / "source").write_text("a b c\n\nc\n")
+  (tmp_path / "target").write_text("c b a\n\nc\n")
+  pair = (f"--source={tmp_path}/source", f"--target={tmp_path}/target")
+  for command, pattern in (
+    ("align", r"\d-0 \d-1 \d-2\n\n0-0\n"),
+    ("score", r"-\S+\t4\t\S+\n\n-.*\n"),
+  ):
+    done = subprocess.run(
+      [sys.executable, "-m", f"launch.{command}", f"--workdir={run}", *pair],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+    )
+    assert done.returncode == 0 and re.fullmatch(pattern, done.stdout), (done.stdout, done.stderr)
   grid = ("--grid=steps=1,2", f"--workdir={tmp_path}/sweep")
   done = subprocess.run(
     [sys.executable, "-m", "launch.sweep", *words, *grid],

@@ -25,7 +25,7 @@ from attn.data.config import DataConfig
 from attn.data.vocabulary import BOS, EOS, PAD
 from attn.decoding.config import SearchConfig
 from attn.evaluation import corpus_scores
-from attn.models import ModelConfig
+from attn.models import ModelConfig, bind
 from attn.training import (
   OptimizerConfig,
   TrainConfig,
@@ -885,9 +885,11 @@ def test_possible_links_may_be_found_and_gold_is_of_the_data_sets_symbols(finish
     gold = dataclasses.replace(corpus, alignments=nothing, possible=possible)
     monkeypatch.setattr(scoring.corpora, "load", lambda data, split, gold=gold: gold)
     assert training.evaluate(folder, "dev")["alignment_error_rate"] == rate
-  other = trained._replace(source=dataclasses.replace(trained.source, level="word"))
-  monkeypatch.setattr(scoring, "read", lambda folder: (other, True))
-  assert "alignment_error_rate" not in training.evaluate(folder, "dev")
+  # Words between blanks are those symbols, whatever they are made of; characters are others.
+  for level, scored in (("word", True), ("character", False)):
+    other = trained._replace(source=dataclasses.replace(trained.source, level=level))
+    monkeypatch.setattr(scoring, "read", lambda folder, other=other: (other, True))
+    assert ("alignment_error_rate" in training.evaluate(folder, "dev")) == scored
 
 
 def test_positions_that_a_location_score_cannot_reach_are_counted(finished, monkeypatch):
@@ -918,7 +920,9 @@ def test_links_go_to_real_symbols_only_whatever_eos_and_padding_draw(finished):
   for at, weights in enumerate(scoring.forced_weights(trained, corpus)):
     count = len(trained.source.split(sources[at]))
     batch = store.batch(np.array([at], np.int32), 11)
-    whole = scoring._weights(trained.config.model, trained.params, batch)[0]
+    model = bind(trained.config.model, trained.params)
+    rows = batch["source"], batch["source_length"], batch["target"]
+    whole = np.asarray(model.teacher_forced(*rows).weights)[0]
     assert weights.shape == (1, count)
     np.testing.assert_allclose(weights, whole[:1, :count], atol=1e-6)  # Not renormalised.
     assert not whole[:, count + 1 :].any()

@@ -42,6 +42,22 @@ def read_lines(file: str) -> list[str]:
   return [line.removesuffix("\r") for line in lines]
 
 
+def read_parallel(*files: str) -> list[list[str]]:
+  """Returns the lines of files of which line n belongs to line n of the others, empty ones too.
+
+  Raises:
+    DataError: a file cannot be read, or the files differ in lines.
+  """
+  texts = [read_lines(file) for file in files]
+  for file, lines in zip(files, texts, strict=True):
+    if len(lines) != len(texts[0]):
+      raise DataError(
+        f"{files[0]} has {len(texts[0]):,} lines but {file} has {len(lines):,}: line by line they"
+        " must be pairs"
+      )
+  return texts
+
+
 def read_pairs(source: str, target: str | None, columns: tuple[int, int]) -> Pairs:
   """Returns the pairs of two files, or of two columns of a TSV if `target` is None.
 
@@ -53,12 +69,7 @@ def read_pairs(source: str, target: str | None, columns: tuple[int, int]) -> Pai
   """
   if target is None:
     return _filtered(_columns(source, columns))
-  sources, targets = read_lines(source), read_lines(target)
-  if len(sources) != len(targets):
-    raise DataError(
-      f"{source} has {len(sources):,} lines but {target} has {len(targets):,}: line by line they"
-      " must be pairs"
-    )
+  sources, targets = read_parallel(source, target)
   return _filtered(list(zip(sources, targets, strict=True)))
 
 

@@ -1,23 +1,21 @@
 """Decoding a split with a trained model and holding the outputs against their references."""
 
-import functools
 import json
 import os
 import pathlib
 import time
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from attn import configs
-from attn.data import catalog, corpora, pipeline
+from attn.data import catalog, corpora
 from attn.data.vocabulary import PIECES
+from attn.decoding.forced import Scored
+from attn.decoding.forced import score as score_targets
 from attn.decoding.translation import translate
 from attn.evaluation import alignment, corpus_scores, error_rates
-from attn.models import ModelConfig, bind
-from attn.models.functional import Params
 from attn.training.progress import Progress
 from attn.training.workdir import Trained, read
 
@@ -90,12 +88,16 @@ def decode(trained: Trained, corpus: catalog.Corpus, *, label: str = "decode") -
   )
 
 
-@functools.partial(jax.jit, static_argnames="config")
-def _weights(config: ModelConfig, params: Params, batch: dict[str, Array]) -> Array | None:
-  return (
-    bind(config, params)
-    .teacher_forced(batch["source"], batch["source_length"], batch["target"])
-    .weights
+def forced(trained: Trained, corpus: catalog.Corpus, *, weights: bool = False) -> list[Scored]:
+  """What the model makes of the targets: their log-probabilities, and attention if asked for."""
+  return score_targets(
+    trained.config.model,
+    trained.params,
+    [trained.source.encode(text) for text in corpus.sources],
+    [trained.target.encode(text) for text in corpus.targets],
+    edges=trained.config.data.bucket_edges,
+    batch_size=trained.config.data.batch_size,
+    weights=weights,
   )
 
 
@@ -109,23 +111,38 @@ def forced_weights(trained: Trained, corpus: catalog.Corpus) -> list[Float[np.nd
   """
   if trained.config.model.score == "none":
     raise ValueError("a model without attention (model.score='none') has no weights to show")
-  store = pipeline.TokenStore.encode(corpus, trained.source, trained.target)
+  found = (one.weights for one in forced(trained, corpus, weights=True))
+  return [weights[:-1, :-1] for weights in found if weights is not None]
+
+
+def forced_links(
+  trained: Trained, corpus: catalog.Corpus, threshold: float | None = None
+) -> list[set[tuple[int, int]]]:
+  """Links of target symbols to source symbols, as `attn.evaluation.alignment.links` makes them."""
+  return [alignment.links(weights, threshold) for weights in forced_weights(trained, corpus)]
+
+
+def word_links(
+  trained: Trained, corpus: catalog.Corpus, threshold: float | None = None
+) -> list[set[tuple[int, int]]]:
+  """The same between words, as `Vocabulary.words` counts them, whatever the symbols are."""
+  links = forced_links(trained, corpus, threshold)
+  words = (map(trained.source.words, corpus.sources), map(trained.target.words, corpus.targets))
+  return [alignment.word_links(*one) for one in zip(links, *words, strict=True)]
+
+
+def _gold_counts_words(trained: Trained) -> bool:
+  """Whether the positions of the data's gold links are those of `word_links`.
+
+  Gold links are of the data set's own symbols: what a run read may have other positions.
+  """
   data = trained.config.data
-  result: dict[int, np.ndarray] = {}
-  for batch in pipeline.evaluation_batches(
-    store, batch_size=data.batch_size, edges=data.bucket_edges
-  ):
-    weights = np.asarray(_weights(trained.config.model, trained.params, batch))
-    for row, index in enumerate(batch["index"].tolist()):
-      if index >= 0:
-        t, s = batch["target_length"][row] - 1, batch["source_length"][row] - 1
-        result[index] = weights[row, :t, :s]
-  return [result[index] for index in range(len(corpus))]
-
-
-def forced_links(trained: Trained, corpus: catalog.Corpus) -> list[set[tuple[int, int]]]:
-  """One link a target symbol, to the source symbol of the largest weight."""
-  return [alignment.links(weights) for weights in forced_weights(trained, corpus)]
+  own = catalog.levels(data.name)[:: -1 if data.swap else 1]
+  read_as = trained.source.level, trained.target.level
+  return all(
+    level == gold or (gold == "symbol" and level != "character")
+    for level, gold in zip(read_as, own, strict=True)
+  )
 
 
 def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, float]:
@@ -138,9 +155,9 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   Returns:
     `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`; where targets are text (words
     or pieces of them, not characters or symbols), `bleu` and `chrf`; and, where the data set has
-    gold alignments of the symbols that the model reads and writes, and the model attention,
-    `alignment_error_rate` along the references; with a location score `overflow`, the source
-    positions that it has no weights for.
+    gold alignments of the run's symbols, or of the words that it reads pieces of, and the model has
+    attention, `alignment_error_rate` along the references; with a location score `overflow`, the
+    source positions that it has no weights for.
 
   Raises:
     FileNotFoundError: the folder holds no trained model.
@@ -165,12 +182,9 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   if model.score == "location":
     beyond = outputs.lengths + model.source_eos - model.location_length
     scores["overflow"] = int(np.maximum(beyond, 0).sum())
-  # Gold links are of the data set's own symbols: those of other vocabularies have other positions.
-  of_gold = catalog.levels(data.name)[:: -1 if data.swap else 1]
-  levels = trained.source.level, trained.target.level
-  if corpus.alignments is not None and model.score != "none" and levels == of_gold:
+  if corpus.alignments is not None and model.score != "none" and _gold_counts_words(trained):
     scores["alignment_error_rate"] = alignment.alignment_error_rate(
-      forced_links(trained, corpus), corpus.alignments, corpus.possible
+      word_links(trained, corpus), corpus.alignments, corpus.possible
     )
   (folder / "evaluation").mkdir(exist_ok=True)
   rows = zip(outputs.sources, outputs.outputs, outputs.references, strict=True)
