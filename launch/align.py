@@ -79,6 +79,8 @@ def main(values: absl_flags.FlagValues) -> int:
 def check(values: absl_flags.FlagValues) -> list[pathlib.Path]:
   """Returns the folders of the runs; tells what is missing or does not go together."""
   flags.require(values, workdir="RUN", source="FILE", target="FILE")
+  for name in ("source", "target", "gold"):
+    flags.refuse_the_same({name: values[name].value or "-", "output": values.output or "-"})
   folders = [pathlib.Path(word) for word in values.workdir.split(",")]
   if len(folders) > 2:
     raise flags.UserError(f"--workdir={values.workdir}: give one run, or one and its reverse")

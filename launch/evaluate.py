@@ -63,22 +63,25 @@ def main(values: absl_flags.FlagValues) -> int:
   flags.refuse_without(values, "source", "vocabulary", "lengths")
   edges = flags.edges(values)
   from attn.data import textfiles
-  from attn.evaluation import comparison
+  from attn.evaluation import comparison, groups
 
-  named = [*values.hypotheses, *values.references, *([values.source] if values.source else [])]
-  texts = textfiles.read_parallel(*named)
+  source = [values.source] if values.source else []
+  named = {"hypotheses": values.hypotheses, "references": values.references, "source": source}
+  for flag, files in named.items():
+    for file in files:
+      flags.refuse_the_same({flag: file, "output": values.output or "-"})
+  texts = textfiles.read_parallel(*values.hypotheses, *values.references, *source)
   if not texts[0]:
-    raise flags.UserError(f"{named[0]} has no lines: there is nothing to score")
+    raise flags.UserError(f"{values.hypotheses[0]} has no lines: there is nothing to score")
   systems = dict(zip(values.hypotheses, texts, strict=False))
   first, *others = texts[len(systems) : len(systems) + len(values.references)]
   references = [[one, *filter(None, more)] for one, *more in zip(first, *others, strict=True)]
-  groups = source_groups(texts[-1], edges, values.vocabulary) if values.source else []
-  from attn.evaluation.groups import everything
-
-  groups = [everything(len(first)), *groups]
+  chosen = [groups.everything(len(first))]
+  if source:
+    chosen += source_groups(texts[-1], edges, values.vocabulary)
   rows, signatures = [], {}
   for metric in dict.fromkeys(values.metric) or _SHOWN:
-    found, signature = comparison.compare(metric, systems, references, groups)
+    found, signature = comparison.compare(metric, systems, references, chosen)
     rows += found
     if signature:
       signatures[metric] = signature

@@ -5,8 +5,8 @@ A command is a module with a docstring that holds an example, its own `absl.flag
 whatever a user or their machine got wrong; 130 or 143 and one line for Ctrl-C or SIGTERM; a
 traceback for a fault in the program, and for nothing else.
 
-Nothing here, and nothing at the top of a command, imports jax or `attn` (which imports jax): a
-command must show its help, or say what is wrong with its flags, at once.
+Nothing here, and nothing at the top of a command, imports jax, numpy or `attn`: a command must show
+its help, or say what is wrong with its flags, at once.
 """
 
 import contextlib
@@ -111,6 +111,17 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
   "input": _text("input", "FILE of lines in UTF-8; - is standard input (default: -)"),
   "output": _text("output", "FILE; - is standard output (default: -)"),
   "nbest": _count("nbest", 1, "hypotheses to write for each line, with their scores"),
+  "replace_unknown": lambda values: flags.DEFINE_flag(
+    flags.Flag(
+      flags.ArgumentParser(),
+      flags.ArgumentSerializer(),
+      "replace_unknown",
+      None,
+      "or --replace_unknown=DICT.tsv: write source words for unknown ones",
+      boolean=True,  # needs no value
+    ),
+    values,
+  ),
   "attention": _text("attention", "FILE.npz or FILE.jsonl: write the weights of each hypothesis"),
 }
 
@@ -127,6 +138,15 @@ def require(values: flags.FlagValues, **kinds: str) -> None:
   for name, kind in kinds.items():
     if not values[name].value:
       raise UserError(f"--{name}={kind} is missing")
+
+
+def refuse_the_same(files: dict[str, str]) -> None:
+  """Raises UserError where two flags name one file; `files` has what each of them says."""
+  names = {flag: os.path.realpath(name) for flag, name in files.items() if name != "-"}
+  for flag, name in names.items():
+    same = [f"--{other}" for other, path in names.items() if path == name]
+    if len(same) > 1:
+      raise UserError(f"{' and '.join(same)} are the same file, {files[flag]}")
 
 
 def refuse_without(values: flags.FlagValues, needed: str, *names: str) -> None:
@@ -151,8 +171,7 @@ def edges(values: flags.FlagValues) -> list[int]:
 def nearest(word: str, known: Iterable[str]) -> str:
   """Returns a hint at the known words near `word`.
 
-  As `attn.configs.nearest`, which is not to be had without jax: a typing mistake should not wait
-  for it.
+  As `attn.configs.nearest`: a typing mistake should not wait for the library.
   """
   known = list(known)
   near = difflib.get_close_matches(word, known, n=3)

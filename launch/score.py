@@ -25,6 +25,8 @@ FLAGS = flags.define("workdir", "source", "target", "output")
 def main(values: absl_flags.FlagValues) -> int:
   """Scores the pairs that the flags name."""
   flags.require(values, workdir="RUN", source="FILE", target="FILE")
+  for name in ("source", "target"):
+    flags.refuse_the_same({name: values[name].value or "-", "output": values.output or "-"})
   from attn.data import textfiles
 
   pairs = list(zip(*textfiles.read_parallel(values.source, values.target), strict=True))

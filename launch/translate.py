@@ -5,6 +5,7 @@ Examples:
   python -m launch.translate --workdir=RUN --input=words.txt --output=phonemes.txt
   python -m launch.translate --workdir=RUN --set=search.beam=12 --nbest=12 --attention=weights.npz
   python -m launch.translate --workdir=RUN,ANOTHER,A_THIRD
+  python -m launch.translate --workdir=RUN --input=words.txt --replace_unknown=dictionary.tsv
 
 Only a newline ends a line, with a carriage return right before it or without, and an empty line
 stays empty. Text is UTF-8. Lines are answered as they come, so the command works between pipes.
@@ -12,6 +13,9 @@ Warnings go to standard error. An output file appears when it is whole.
 
 Several folders are models that translate together; their vocabularies must be the same, and the
 first one's settings hold. --set changes how it is searched: search.beam, search.alpha and so on.
+
+--replace_unknown lets the model say <unk> where it has no word, and writes for it the source word
+of the largest weight: as the dictionary has it, a TSV of source and target words, else as it is.
 
 With --nbest=N each line becomes up to N lines, as Moses writes them, best first and in the order
 of the input: number of the line from 0, text, score.
@@ -26,21 +30,22 @@ arrays LINE.RANK.NAME, such as 0.0.weights. Lines without or with thousands of s
 """
 
 import contextlib
-import os
+import dataclasses
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from absl import flags as absl_flags
 
-from launch import attention_files, flags
+from launch import attention_files, flags, resolve
 
 if TYPE_CHECKING:
-  from attn import training
+  from attn.decoding.config import SearchConfig
   from attn.decoding.translation import Translation
+  from attn.training import Trained
 
-FLAGS = flags.define("workdir", "input", "output", "set", "nbest", "attention")
+FLAGS = flags.define("workdir", "input", "output", "set", "nbest", "attention", "replace_unknown")
 
 # From lines and their numbers in the input, from 1, to the lines to write for each.
 Translator = Callable[[list[str], list[int]], list[list[str]]]
@@ -52,34 +57,26 @@ _END = "</s>"
 
 def main(values: absl_flags.FlagValues) -> int:
   """Translates what the flags name."""
-  if not values.workdir:
-    raise flags.UserError("--workdir=RUN is missing: the folder of a trained model")
+  flags.require(values, workdir="RUN")
   files = {"input": values.input or "-", "output": values.output or "-"}
   if values.attention:
     files["attention"] = values.attention
     if not values.attention.endswith(attention_files.SUFFIXES):
       known = " or ".join(attention_files.SUFFIXES)
       raise flags.UserError(f"--attention={values.attention} must end in {known}")
-  _refuse_the_same(files)
+  flags.refuse_the_same(files)
   with contextlib.ExitStack() as stack:
     source = stack.enter_context(_reading(files["input"]))
-    sink = stack.enter_context(_writing("output", files["output"]))
+    sink = stack.enter_context(flags.writing("output", files["output"]))
     answers = translator(
       [pathlib.Path(folder) for folder in values.workdir.split(",")],
       assignments=values.set,
       nbest=values.nbest,
       attention=_attention_writer(values.attention, stack),
+      replacements=_replacements(values.replace_unknown),
     )
     translate(source, sink, answers, empty=lambda number: _answer(number, "", 0.0, values.nbest))
   return 0
-
-
-def _refuse_the_same(files: dict[str, str]) -> None:
-  names = {flag: os.path.realpath(name) for flag, name in files.items() if name != "-"}
-  for flag, name in names.items():
-    same = [f"--{other}" for other, path in names.items() if path == name]
-    if len(same) > 1:
-      raise flags.UserError(f"{' and '.join(same)} are the same file, {files[flag]}")
 
 
 def _attention_writer(
@@ -87,8 +84,19 @@ def _attention_writer(
 ) -> attention_files.Writer | None:
   if name is None:
     return None
-  file = stack.enter_context(_writing("attention", name))
+  file = stack.enter_context(flags.writing("attention", name))
   return stack.enter_context(attention_files.writer(name, file))
+
+
+def _replacements(asked: str | None) -> dict[str, str] | None:
+  """Returns the dictionary of `--replace_unknown`, empty if it names none; None where it is off."""
+  if asked in (None, "false"):
+    return None
+  if asked == "true":
+    return {}
+  from attn.data import textfiles
+
+  return dict(reversed(textfiles.read_pairs(asked, None, (1, 2)).pairs))
 
 
 def translator(
@@ -97,27 +105,23 @@ def translator(
   assignments: Sequence[str] = (),
   nbest: int | None = None,
   attention: attention_files.Writer | None = None,
+  replacements: Mapping[str, str] | None = None,
 ) -> Translator:
   """Returns the function from lines to translations that the models in `workdirs` compute."""
-  models = [_trained(workdir) for workdir in workdirs]
-  from attn import configs
+  models = [resolve.trained(workdir) for workdir in workdirs]
   from attn.data.vocabulary import UNK
   from attn.decoding import translation
 
+  _refuse_other_vocabularies(workdirs, models)
   first = models[0]
-  for workdir, model in zip(workdirs, models, strict=True):
-    for side in ("source", "target"):
-      if getattr(model, side) != getattr(first, side):
-        raise flags.UserError(
-          f"{workdir} has another {side} vocabulary than {workdirs[0]}: models that translate"
-          " together need the same"
-        )
-  if other := [text for text in assignments if not text.strip().startswith("search.")]:
-    raise flags.UserError(
-      f"--set={other[0]} is not about the search; a trained model takes search.* alone"
-    )
-  search = configs.assign(first.config, assignments).search
+  search = _search(first, assignments)
   edges = first.config.data.bucket_edges
+  if replacements is not None:
+    _refuse_pieces(workdirs[0], first)
+    search = dataclasses.replace(search, forbidden=tuple(set(search.forbidden) - {UNK}))
+  for flag, asked in (("attention", attention), ("replace_unknown", replacements)):
+    if asked is not None and all(model.config.model.score == "none" for model in models):
+      raise flags.UserError(f"--{flag}: {workdirs[0]} is a model without attention")
 
   def decode(sources: list[list[int]]) -> "list[Translation]":
     return translation.translate(
@@ -128,31 +132,24 @@ def translator(
       symbols=len(first.target),
       edges=edges,
       n_best=nbest or 1,
-      weights=attention is not None,
+      weights=attention is not None or replacements is not None,
     )
 
-  if attention and all(model.config.model.score == "none" for model in models):
-    raise flags.UserError(f"--attention: {workdirs[0]} is a model without attention")
   decode([])  # What cannot be searched is told before a line is read.
 
   def translated(lines: list[str], numbers: list[int]) -> list[list[str]]:
     sources = [first.source.encode(line) for line in lines]
-    unknown = sum(ids.count(UNK) for ids in sources)
-    if unknown:
-      _warn(f"{unknown} symbols of the input are none that the model was trained on")
-    for number, ids in zip(numbers, sources, strict=True):
-      if len(ids) >= edges[-1]:
-        _warn(f"line {number} has {len(ids)} symbols, more than any the model was trained on")
+    _warn_of_sources(sources, numbers, edges[-1])
     found = decode(sources)
     if cut := sum(not one.finished for one in found):
       _warn(f"cut at the longest length allowed: {cut} of the translations")
     answers = []
     for line, number, best in zip(lines, numbers, found, strict=True):
       hypotheses = [best, *best.others]
-      answers.append(
-        [_answer(number, first.target.decode(one.tokens), one.score, nbest) for one in hypotheses]
-      )
-      if attention and best.weights is None:
+      texts = [_text(line, one, first, replacements) for one in hypotheses]
+      rows = zip(texts, hypotheses, strict=True)
+      answers.append([_answer(number, text, one.score, nbest) for text, one in rows])
+      if (attention or replacements is not None) and best.weights is None:
         _warn(f"line {number} is too long for its attention to be kept")
       elif attention:
         source = [*first.source.split(line), _END]
@@ -163,21 +160,63 @@ def translator(
   return translated
 
 
-def _trained(workdir: pathlib.Path) -> "training.Trained":
-  untrained = flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
-  if not (workdir / "config.json").exists():
-    raise untrained
-  from attn import workdirs
+def _refuse_other_vocabularies(
+  workdirs: Sequence[pathlib.Path], models: "Sequence[Trained]"
+) -> None:
+  for workdir, model in zip(workdirs, models, strict=True):
+    for side in ("source", "target"):
+      if getattr(model, side) != getattr(models[0], side):
+        raise flags.UserError(
+          f"{workdir} has another {side} vocabulary than {workdirs[0]}: models that translate"
+          " together need the same"
+        )
 
-  # An experiment's folder has a configuration too: another one.
-  if not {"model", "data", "steps"} <= set(workdirs.saved_config(workdir)):
-    raise untrained
-  from attn import training
 
-  try:
-    return training.load(workdir)
-  except FileNotFoundError as error:
-    raise flags.UserError(str(error)) from None
+def _refuse_pieces(workdir: pathlib.Path, model: "Trained") -> None:
+  from attn.data.vocabulary import PIECES
+
+  if model.target.level in PIECES:
+    raise flags.UserError(
+      f"--replace_unknown: {workdir} writes pieces of words, and what has no piece is no word"
+    )
+
+
+def _search(model: "Trained", assignments: Sequence[str]) -> "SearchConfig":
+  """Returns how to search: as the run says, and as `--set` does."""
+  from attn import configs
+
+  if other := [text for text in assignments if not text.strip().startswith("search.")]:
+    raise flags.UserError(
+      f"--set={other[0]} is not about the search; a trained model takes search.* alone"
+    )
+  return configs.assign(model.config, assignments).search
+
+
+def _warn_of_sources(sources: list[list[int]], numbers: list[int], longest: int) -> None:
+  from attn.data.vocabulary import UNK
+
+  if unknown := sum(ids.count(UNK) for ids in sources):
+    _warn(f"{unknown} symbols of the input are none that the model was trained on")
+  for number, ids in zip(numbers, sources, strict=True):
+    if len(ids) >= longest:
+      _warn(f"line {number} has {len(ids)} symbols, more than any the model was trained on")
+
+
+def _text(
+  line: str, one: "Translation", model: "Trained", replacements: Mapping[str, str] | None
+) -> str:
+  """Returns the text of a hypothesis of a line, unknown symbols replaced if asked for."""
+  if replacements is None or one.weights is None:
+    return model.target.decode(one.tokens)
+  from attn.data.vocabulary import UNK
+  from attn.decoding.unknown import replace_unknown, source_words
+
+  spelled = model.target.spell(one.tokens)
+  known = [None if i == UNK else symbol for i, symbol in zip(one.tokens, spelled, strict=True)]
+  words = source_words(line, model.source)
+  made = replace_unknown(known, words, one.weights, replacements)
+  pairs = zip(made, spelled, strict=True)
+  return model.target.join(symbol if new is None else new for new, symbol in pairs)
 
 
 def _answer(number: int, text: str, score: float, nbest: int | None) -> str:
@@ -270,29 +309,6 @@ def _reading(name: str) -> Iterator[BinaryIO]:
     raise flags.UserError(f"cannot read --input={name}: {error.strerror}") from error
   with file:
     yield file
-
-
-@contextlib.contextmanager
-def _writing(flag: str, name: str) -> Iterator[BinaryIO]:
-  """Yields a file that takes the name `name` when all is written; a device or pipe as it is."""
-  if name == "-":
-    yield sys.stdout.buffer
-    return
-  path = pathlib.Path(os.path.realpath(name))
-  whole = path.is_file() or not path.exists()
-  target = path.with_name(f".{path.name}.{os.getpid()}.part") if whole else path
-  try:
-    file = target.open("wb")
-  except OSError as error:
-    raise flags.UserError(f"cannot write --{flag}={name}: {error.strerror}") from error
-  try:
-    with file:
-      yield file
-    if whole:
-      os.replace(target, path)
-  finally:
-    if whole:
-      target.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

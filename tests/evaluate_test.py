@@ -109,6 +109,7 @@ def test_one_metric_by_words_of_the_source(tmp_path, monkeypatch, capsys):
       "--lengths=x: expected rising whole numbers",
     ),
     (["--hypotheses=out", "--output=no/o.json"], "cannot write --output=no/o.json: No such file"),
+    (["--hypotheses=out", "--output=./ref"], "--references and --output are the same file, ref"),
     (["--hypotheses=bytes"], "bytes: line 2 is not UTF-8"),
   ],
 )

@@ -180,6 +180,16 @@ def test_links_are_held_against_gold(runs, capfd):
     (score, ["--workdir=forward", "--source=src"], "--target=FILE is missing"),
     (score, [*PAIR], "--workdir=RUN is missing"),
     (score, ["--workdir=forward", "--source=src", "--target=short"], "src has 5 lines but short"),
+    (
+      score,
+      ["--workdir=forward", *PAIR, "--output=src"],
+      "--source and --output are the same file",
+    ),
+    (
+      align,
+      ["--workdir=forward", *PAIR, "--output=tgt"],
+      "--target and --output are the same file",
+    ),
     (align, ["--workdir=forward", "--target=tgt"], "--source=FILE is missing"),
     (align, ["--workdir=a,b,c", *PAIR], "--workdir=a,b,c: give one run, or one and its reverse"),
     (align, ["--workdir=blind", *PAIR], "blind is a model without attention: it links nothing"),

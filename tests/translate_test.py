@@ -1,6 +1,7 @@
 """launch.translate with models that have learned nothing: what it writes, and what it refuses."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -10,10 +11,11 @@ import pytest
 
 from attn import models, training
 from attn.configs import ConfigError
-from attn.data.vocabulary import Vocabulary
+from attn.data.errors import DataError
+from attn.data.vocabulary import UNK, Vocabulary
 from attn.decoding import translation
 from attn.models import ModelConfig
-from launch import flags, translate
+from launch import flags, resolve, translate
 
 SOURCE, TARGET = Vocabulary(tuple("abcd"), "character"), Vocabulary(("x", "y", "zz"), "symbol")
 MODEL = ModelConfig(
@@ -25,8 +27,14 @@ MODELS = {
   "b": (dataclasses.replace(MODEL, units=7), SOURCE),
   "other": (MODEL, Vocabulary(tuple("abcde"), "character")),
   "fixed": (dataclasses.replace(MODEL, score="none"), SOURCE),
+  "pieces": (MODEL, SOURCE),
 }
 LINES = "ab\n\nd?c\n" + "a" * 37
+
+
+@functools.cache
+def params(model):
+  return jax.tree.map(lambda leaf: 4 * leaf, models.init(model, jax.random.key(0)))
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +49,11 @@ def trained(monkeypatch):
       data=dataclasses.replace(config.data, bucket_edges=(8,)),
       search=dataclasses.replace(config.search, beam=4, ratio=0.0, extra=3),
     )
-    params = jax.tree.map(lambda leaf: 4 * leaf, models.init(model, jax.random.key(0)))
-    return training.Trained(params, config, source, TARGET, 1)
+    pieces = folder.name == "pieces"
+    target = Vocabulary.build(["low lower"] * 20, "unigram", 12) if pieces else TARGET
+    return training.Trained(params(model), config, source, target, 1)
 
-  monkeypatch.setattr(translate, "_trained", load)
+  monkeypatch.setattr(resolve, "trained", load)
 
 
 def run(folder, *words, text=LINES):
@@ -106,6 +115,52 @@ def test_a_line_too_long_for_its_attention_is_translated_all_the_same(
 
 
 @pytest.mark.parametrize(
+  ("words", "expected"),
+  [
+    (["--replace_unknown"], "b x a\nc x d\n"),
+    (["--replace_unknown", "--nbest=1"], "0 ||| b x a ||| -1.000000\n1 ||| c x d ||| -1.000000\n"),
+    (["--replace_unknown=words.tsv"], "two words x a\nc x d\n"),
+    (["--noreplace_unknown"], "<unk> x <unk>\n<unk> x <unk>\n"),
+    ([], "<unk> x <unk>\n<unk> x <unk>\n"),
+  ],
+)
+def test_unknown_symbols_are_replaced_where_asked(words, expected, tmp_path, monkeypatch):
+  """DMP-01: by the row that wrote them, never by EOS, whatever it draws."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "words.tsv").write_text("b\ttwo words\nb\tanother\n\ny\tz\n")
+  asked = bool(words) and words != ["--noreplace_unknown"]
+
+  def decoded(config, params, sources, search, **options):
+    assert (UNK in search.forbidden, options["weights"]) == (not asked, asked)
+    rows = [[0.1, 0.3, 0.6], [0.0, 0.0, 1.0], [0.2, 0.1, 0.7], [0.0, 0.0, 1.0]]
+    weights = {"ab": np.array(rows), "cd": np.array(rows)[:, [1, 0, 2]]}
+    return [
+      translation.Translation(
+        [UNK, 4, UNK], -1.0, True, weights[SOURCE.decode(ids)] if asked else None
+      )
+      for ids in sources
+    ]
+
+  monkeypatch.setattr(translation, "translate", decoded)
+  assert run(tmp_path, "--workdir=a", *words, text="ab\ncd\n") == expected
+
+
+def test_a_dictionary_has_two_columns(tmp_path):
+  (tmp_path / "words.tsv").write_text("a\tb\nc\n")
+  with pytest.raises(DataError, match="words.tsv: line 2 has 1 columns, not 2"):
+    run(tmp_path, "--workdir=a", f"--replace_unknown={tmp_path}/words.tsv")
+
+
+def test_without_weights_what_is_unknown_stays(tmp_path, monkeypatch, capsys):
+  made = translation.Translation([UNK], -1.0, True, None)
+  monkeypatch.setattr(
+    translation, "translate", lambda c, p, sources, s, **_: [made for _ in sources]
+  )
+  assert run(tmp_path, "--workdir=a", "--replace_unknown", text="ab\n") == "<unk>\n"
+  assert "line 1 is too long for its attention to be kept" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
   ("words", "error", "told"),
   [
     (["--workdir=a", "--nbest=5"], ConfigError, "n_best is 5; it must be from 1 to search.beam"),
@@ -113,6 +168,8 @@ def test_a_line_too_long_for_its_attention_is_translated_all_the_same(
     (["--workdir=a", "--set=model.units=3"], flags.UserError, "--set=model.units=3 is not about"),
     (["--workdir=a", "--set=search.bean=3"], ConfigError, "search.bea"),
     (["--workdir=fixed", "--set=search.coverage=1"], ConfigError, "search.coverage is 1.0; it"),
+    (["--workdir=fixed", "--replace_unknown"], flags.UserError, "--replace_unknown: fixed is a"),
+    (["--workdir=pieces", "--replace_unknown"], flags.UserError, "pieces writes pieces of words"),
     (["--workdir=fixed", "--attention=w.npz"], flags.UserError, "--attention: fixed is a model"),
   ],
 )
