@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from attn.training.config import OptimizerConfig
 
@@ -73,7 +73,11 @@ class AverageState(NamedTuple):
 
 
 def build(config: OptimizerConfig, steps: int) -> optax.GradientTransformation:
-  """Clipping by global norm, then the optimizer, then the average of parameters if asked for."""
+  """Clipping by global norm, then the optimizer, then the average of parameters if asked for.
+
+  A gradient that is not finite counts as zeros: parameters stay finite for the loop to name their
+  norms. To choose between the old and the new state instead would read and write both once more.
+  """
   rate = schedule(config, steps)
   update = {
     "adam": functools.partial(optax.adam, eps=config.epsilon),
@@ -84,17 +88,27 @@ def build(config: OptimizerConfig, steps: int) -> optax.GradientTransformation:
   return optax.chain(_clipping(config), update, *average)
 
 
+def norm(tree: Any) -> Float[Array, ""]:
+  """The Euclidean norm of all leaves together.
+
+  By products, which XLA:CPU computes with vectors. A sum of squares that something else needs too,
+  as Adam does the gradient's, would be written out first.
+  """
+  squares = [jnp.vdot(leaf, leaf, precision="highest") for leaf in jax.tree.leaves(tree)]
+  return jnp.sqrt(sum(squares, jnp.float32(0)))
+
+
 def _clipping(config: OptimizerConfig) -> optax.GradientTransformation:
-  if config.clip_norm is None:
-    return optax.identity()
-  if config.clip_embeddings:
-    return optax.clip_by_global_norm(config.clip_norm)
-  limit = config.clip_norm
+  """Clips a gradient by its norm; in place of one that is not finite it puts zeros."""
 
   def update(gradients: Any, state: optax.OptState, _: Any = None) -> tuple[Any, optax.OptState]:
-    counted = {name: leaf for name, leaf in gradients.items() if name not in _EMBEDDINGS}
-    scale = limit / jnp.maximum(optax.tree.norm(counted), limit)
-    return jax.tree.map(lambda leaf: leaf * scale, gradients), state
+    size, scale = norm(gradients), jnp.float32(1)
+    sound = jnp.isfinite(size)
+    if config.clip_norm is not None:
+      if not config.clip_embeddings:
+        size = norm({name: leaf for name, leaf in gradients.items() if name not in _EMBEDDINGS})
+      scale = config.clip_norm / jnp.maximum(size, config.clip_norm)
+    return jax.tree.map(lambda leaf: jnp.where(sound, leaf * scale, 0), gradients), state
 
   return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
 

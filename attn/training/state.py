@@ -74,22 +74,18 @@ def update(
 ) -> tuple[TrainState, StepMetrics]:
   """One update. Compiled once for each shape of `batch`, whatever the seed.
 
-  A loss or gradient that is not finite counts as a gradient of zeros, and is reported: parameters
-  stay finite for the loop to name their norms. To choose between the old and the new state instead
-  would read and write both once more. `everywhere` is how the state lies on several devices.
+  A gradient that is not finite is reported, and counts as zeros. `everywhere` is how the state lies
+  on several devices.
   """
   total, symbols, gradients = _gradients(model, objective, steps, state, batch, rng)
-  norm = optax.tree.norm(gradients)
-  sound = jnp.isfinite(total) & jnp.isfinite(norm)
   updates, moments = optimizers.build(optimizer, steps).update(
-    jax.tree.map(lambda leaf: jnp.where(sound, leaf, 0), gradients), state.optimizer, state.params
+    gradients, state.optimizer, state.params
   )
-  new = optax.apply_updates(state.params, updates)
-  state = TrainState(new, moments, state.step + 1)
-  size = optax.tree.norm(new)
+  state = TrainState(optax.apply_updates(state.params, updates), moments, state.step + 1)
+  norms = [optimizers.norm(tree) for tree in (gradients, state.params, updates)]
   if everywhere is not None:
     state = jax.lax.with_sharding_constraint(state, everywhere)
-  return state, StepMetrics(total, symbols, norm, size, optax.tree.norm(updates))
+  return state, StepMetrics(total, symbols, *norms)
 
 
 def _gradients(
