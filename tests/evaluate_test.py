@@ -122,7 +122,7 @@ def test_what_cannot_be_scored(tmp_path, monkeypatch, words, told):
   assert told in run(*words)
 
 
-def test_evaluation_loads_no_jax(tmp_path):
+def test_evaluation_loads_no_models_and_no_data_sets(tmp_path):
   write(tmp_path, out=OUTPUTS, ref=REFERENCES)
   Vocabulary(("a",), "symbol").save(tmp_path / "v.json")
   program = (
@@ -134,7 +134,7 @@ def test_evaluation_loads_no_jax(tmp_path):
     "except SystemExit as error:\n"
     "  assert error.code == 0\n"
     "assert 'attn.evaluation.comparison' in sys.modules\n"
-    "print('LOADED', sorted({'jax', 'flax', 'grain', 'tensorflow_datasets'} & set(sys.modules)))\n"
+    "print('LOADED', sorted({'flax', 'grain', 'tensorflow_datasets'} & set(sys.modules)))\n"
   )
   done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
   assert done.stdout.endswith("LOADED []\n") and done.stderr == "", done.stderr
