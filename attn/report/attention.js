@@ -254,7 +254,7 @@ function showMap() {
   const map = at('map'), {source} = trace, {target, steps} = hypothesis;
   const most = Math.max(attends ? source.length : 0, target.length);
   map.className = most <= 12 ? '' : most <= 30 ? 'middle' : 'small';
-  at('main').classList.toggle('large', most > 30 || source.length > 24);
+  at('main').classList.toggle('large', !attends || most > 30 || source.length > 24);
   map.querySelector('h2').textContent = attends ? 'All steps' : 'The state after each step';
   const note = map.querySelector('p'), leftward = at('source').dir === 'rtl';
   const head = make('thead'), body = make('tbody');
