@@ -12,14 +12,13 @@ says. --figures=FOLDER adds a PNG and an SVG of the weights of the best. Empty l
 page of a few dozen sentences opens at once; one of thousands does not.
 """
 
-import os
 import pathlib
 import sys
 from typing import TYPE_CHECKING
 
 from absl import flags as absl_flags
 
-from launch import flags
+from launch import flags, resolve
 
 if TYPE_CHECKING:
   from attn.evaluation.traces import System, Trace
@@ -41,12 +40,11 @@ def main(values: absl_flags.FlagValues) -> int:
   workdir = pathlib.Path(values.workdir)
   output = pathlib.Path(values.output or workdir / "attention.html")
   given = values.input or "-"
-  if not (workdir / "config.json").exists():
+  if not (workdir / "config.json").exists():  # before lines are waited for
     raise flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
   if output.is_dir():
     raise flags.UserError(f"--output={output} is a folder; give the name of a file in it")
-  if given != "-" and os.path.realpath(output) == os.path.realpath(given):
-    raise flags.UserError(f"--input and --output are the same file, {given}")
+  flags.refuse_the_same({"input": given, "output": str(output)})
   lines = read(given)
   system, sentences = traced(workdir, lines, values.nbest)
   from attn.report import attention_page
@@ -79,14 +77,10 @@ def traced(
   workdir: pathlib.Path, lines: dict[str, str], nbest: int | None
 ) -> "tuple[System, list[Trace]]":
   """Translates lines with the model in `workdir`; returns it and what its steps computed."""
-  from attn import training
+  trained = resolve.trained(workdir)
   from attn.data.vocabulary import UNK
   from attn.decoding import inspection, translation
 
-  try:
-    trained = training.load(workdir)
-  except FileNotFoundError as error:
-    raise flags.UserError(str(error)) from None
   config, texts = trained.config, list(lines.values())
   sources = [trained.source.encode(text) for text in texts]
   if unknown := sum(ids.count(UNK) for ids in sources):
