@@ -331,6 +331,22 @@ def test_half_precision_scores_do_not_overflow_before_the_scale():
   )
 
 
+@pytest.mark.parametrize("scale", [128**-0.5, -0.3, 0.0, 10.0])
+def test_a_scale_of_large_scores_loses_no_row(scale):
+  """ATT-04: a product that is rounded where the maximum is taken, and fused where it is used."""
+  scores = np.random.default_rng(4).normal(size=(53, 7)).astype(np.float32)
+  for magnitude in (3e10, 3e37):
+    large = scores * np.float32(magnitude)
+    weights, pull = jax.vjp(lambda x, c: attn.softmax(x, scale=c), large, scale)
+    expected = [reference.softmax(row, scale=scale) for row in large.astype(np.float64)]
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    assert all(np.isfinite(gradient).all() for gradient in pull(jnp.asarray(scores / 1000)))
+  query, keys = np.full((1, 128), 30000, np.float16), np.full((2, 128), 30000, np.float16)
+  keys[1] = 29984
+  weights = jax.jit(attn.attend)(query, keys, scale=scale).weights
+  assert weights.tolist() == [[0.5, 0.5] if scale == 0 else [1, 0] if scale > 0 else [0, 1]]
+
+
 def test_long_rows_of_half_precision_still_sum_to_one():
   weights = attn.softmax(jnp.zeros(8192, jnp.float16))
   assert float(np.asarray(weights, np.float64).sum()) == pytest.approx(1, abs=1e-3)

@@ -47,9 +47,12 @@ def softmax(
   """
   scale = jnp.asarray(scale, scores.dtype)
   live = attended(scores, mask)
-  # Before the product: the gradient to a learned scale would be 0 * inf at a masked score.
-  scores = scale * jnp.where(live, scores, 0)
-  exponentials = jnp.exp(jnp.where(live, scores - top_score(scores, live), -jnp.inf))
+  # The scale multiplies differences: their largest is exactly 0, while a compiler may fuse product
+  # and difference, and round the product it subtracts alone. It sees zeros at masked scores, or the
+  # gradient to a learned scale would be 0 * inf.
+  sign = jnp.where(scale < 0, -1, 1)
+  differences = jnp.where(live, scores - sign * top_score(sign * scores, live), 0)
+  exponentials = jnp.exp(jnp.where(live, scale * differences, -jnp.inf))
   # The total of a row with nothing to attend to is 0; that of any other is at least 1, or NaN.
   return jnp.where(live, exponentials / _divisor(jnp.sum(exponentials)), 0)
 
