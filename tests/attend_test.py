@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 import attn
 from tests import reference
@@ -503,6 +504,20 @@ def test_a_chunk_is_chosen_for_what_the_score_makes():
   # Looked at whole, then one query of some sentences: each is traced as one.
   assert chunks(64, 3, 50) == {(64, 3, 512), (1, 1, 512)}
   assert chunks(64, 61, 1024, dot) == {(64, 61, 512)}
+
+
+@pytest.mark.parametrize("axes", [("devices",), (None, "devices")], ids=["batch", "queries"])
+def test_parts_are_not_of_an_axis_that_devices_share(axes):
+  """In a mesh as `jax.make_mesh` makes it, whose axes JAX does not loop over."""
+  mesh = jax.make_mesh((1,), ("devices",))
+  rng = np.random.default_rng(10)
+  query, keys = (rng.normal(size=(3, size, 173)).astype(np.float32) for size in (5, 131))
+  score = lambda query, keys: jnp.tanh(query[..., None, :] - keys).sum(-1)  # noqa: E731
+  put = lambda array, axes: jax.device_put(array, NamedSharding(mesh, PartitionSpec(*axes)))  # noqa: E731
+  result = attend(put(query, axes), put(keys, axes[:1]), score=score)
+  whole = attend(query, keys, score=score, chunk=5)
+  np.testing.assert_allclose(result.context, whole.context, atol=3e-6)
+  np.testing.assert_allclose(result.weights, whole.weights, atol=1e-6)
 
 
 @pytest.mark.parametrize(

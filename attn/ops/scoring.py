@@ -112,8 +112,11 @@ def _in_parts(score: Score, query: jax.Array, keys: jax.Array, chunk: int | None
   """The scores of `chunk` queries at a time, of the sentences together or, if they may, alone."""
   t = query.shape[-2]
   if chunk is None:
-    queries = _at_once(score, query, keys)
-    if queries < 1 and query.shape[:-2] == keys.shape[:-3] and _alone(score, query, keys):
+    # JAX has no loop over an axis that devices split between them.
+    query_axes, keys_axes = (jax.typeof(array).sharding.spec for array in (query, keys))
+    queries = t if query_axes[-2] else _at_once(score, query, keys)
+    paired = query.shape[:-2] == keys.shape[:-3] and not any((*query_axes, *keys_axes))
+    if queries < 1 and paired and _alone(score, query, keys):
       return _sentences(score, query, keys, max(1, int(queries * math.prod(query.shape[:-2]))))
     chunk = max(1, int(queries))
   if chunk >= t:
