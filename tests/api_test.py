@@ -232,6 +232,10 @@ def test_shapes_that_do_not_fit_are_one_line_at_trace_time(call, message):
       lambda: attn.dot([[1.0], [1.0, 2.0]], zeros(5)),
       "dot: query is a list that makes no array",
     ),
+    (
+      lambda: attn.dot(zeros(5), np.ma.masked_array(zeros(7, 5), mask=True)),
+      "dot: keys is a MaskedArray, whose mask is not read; expected its data",
+    ),
     (lambda: attn.length_mask("2", 5), "length_mask: lengths is a str that makes no array"),
     (lambda: attn.softmax(zeros(7), scale=None), "softmax: scale is None, expected real numbers"),
     (

@@ -117,6 +117,8 @@ def python_int(op: str, name: str, value: int, *, least: int = 0) -> int:
 def _as_array(op: str, name: str, value: Any) -> jax.Array:
   # NumPy's stay as they are: `jnp.asarray` stops at a NaN under `jax_debug_nans`.
   array: jax.Array = value
+  if isinstance(value, np.ma.MaskedArray):  # A compiled function of JAX would ignore its mask.
+    raise TypeError(f"{op}: {name} is a MaskedArray, whose mask is not read; expected its data")
   if isinstance(value, jax.Array | np.ndarray | np.generic):
     return array
   try:
