@@ -994,6 +994,16 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
       text=True,
     )
     assert done.returncode == 0 and re.fullmatch(pattern, done.stdout), (done.stdout, done.stderr)
+  several = [f"--workdir={run},{run}", "--set=search.beam=3", "--nbest=2"]
+  done = subprocess.run(
+    [sys.executable, "-m", "launch.translate", *several, f"--attention={tmp_path}/weights.npz"],
+    cwd=ROOT,
+    input=b"a b\n\n",
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stderr
+  assert [line.split(b" ||| ")[0] for line in done.stdout.splitlines()] == [b"0", b"0", b"1"]
+  assert (tmp_path / "weights.npz").exists()
   grid = ("--grid=steps=1,2", f"--workdir={tmp_path}/sweep")
   done = subprocess.run(
     [sys.executable, "-m", "launch.sweep", *words, *grid],

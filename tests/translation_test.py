@@ -287,7 +287,7 @@ def every_hypothesis(members, source, search, symbols, prefix=()):
   ("members", "settings", "prefixes"),
   [
     ((0,), {"normalisation": "gnmt", "alpha": 0.7, "coverage": 0.3}, None),
-    ((0, 1), {"minimum_length": 3}, [[4], [6, UNK, 5, 4, 4], []]),
+    ((0, 2), {"minimum_length": 3}, [[4], [6, UNK, 5, 4, 4], []]),
     pytest.param((0, 1, 2), {"ensemble": "logits", "coverage": 0.2}, None, marks=pytest.mark.slow),
     pytest.param((1, 2), {"alpha": 0.0}, None, marks=pytest.mark.slow),
   ],
@@ -313,6 +313,32 @@ def test_the_search_finds_the_best_of_all_hypotheses(members, settings, prefixes
       assert (one.tokens, one.finished) == other[1:3]
       assert one.score == pytest.approx(other[0], rel=1e-5)
       np.testing.assert_allclose(one.weights, other[3], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_whatever_the_settings_a_source_does_not_depend_on_its_batch():
+  rng = np.random.default_rng(5)
+  given, begun = sources(), [rng.integers(4, SYMBOLS, n % 3).tolist() for n in LENGTHS]
+  settings = {"normalisation": "gnmt", "coverage": 0.2, "minimum_length": 4, "forbidden": (9,)}
+  translate = functools.partial(
+    translation.translate,
+    tuple(ENSEMBLE[at] for at in (0, 2)),
+    tuple(member(at) for at in (0, 2)),
+    search=SearchConfig(beam=4, ratio=1.0, extra=3, **settings),
+    symbols=SYMBOLS,
+    weights=True,
+  )
+  together = translate(given, prefixes=begun, edges=(8, 16), batch_size=4, n_best=3)
+  reverse = translate(given[::-1], prefixes=begun[::-1], edges=(32,), batch_size=16, n_best=3)
+  assert_same(reverse[::-1], together)
+  alone = [
+    translate([one], prefixes=[start], edges=(32,), n_best=1)[0]
+    for one, start in zip(given[:4], begun[:4], strict=True)
+  ]
+  assert_same(alone, [one._replace(others=()) for one in together[:4]])
+  for one, start in zip(together, begun, strict=True):
+    assert one.tokens[: len(start)] == start and 9 not in one.tokens[len(start) :]
+    assert len(one.tokens) + one.finished >= 4
 
 
 @pytest.mark.slow
