@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -23,8 +24,13 @@ def writer(name: str, file: BinaryIO) -> Iterator[Writer]:
 
 
 def _write_json(entry: dict[str, Any], file: BinaryIO) -> None:
+  if not math.isfinite(entry["score"]):  # of a line that no hypothesis was found for
+    entry = {**entry, "score": None}  # JSON has no infinities
   line = json.dumps(
-    entry, ensure_ascii=False, default=lambda array: array.astype(float).round(6).tolist()
+    entry,
+    ensure_ascii=False,
+    allow_nan=False,
+    default=lambda array: array.astype(float).round(6).tolist(),
   )
   file.write(f"{line}\n".encode())
   file.flush()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import json
 import pathlib
 
@@ -15,7 +16,7 @@ from attn.data.errors import DataError
 from attn.data.vocabulary import UNK, Vocabulary
 from attn.decoding import translation
 from attn.models import ModelConfig
-from launch import flags, resolve, translate
+from launch import attention_files, flags, resolve, translate
 
 SOURCE, TARGET = Vocabulary(tuple("abcd"), "character"), Vocabulary(("x", "y", "zz"), "symbol")
 MODEL = ModelConfig(
@@ -173,3 +174,10 @@ def test_what_cannot_be_is_told_before_a_line_is_read(words, error, told, tmp_pa
   with pytest.raises(error, match=told):
     run(tmp_path, *words, text="")
   assert sorted(path.name for path in pathlib.Path().iterdir()) == ["in"]
+
+
+def test_a_line_without_a_hypothesis_has_no_score():
+  file = io.BytesIO()
+  with attention_files.writer("x.jsonl", file) as write:
+    write({"line": 0, "rank": 0, "score": float("-inf"), "weights": np.float32([[0.25]])})
+  assert json.loads(file.getvalue()) == {"line": 0, "rank": 0, "score": None, "weights": [[0.25]]}
