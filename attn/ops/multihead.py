@@ -20,7 +20,8 @@ def flax_attention_fn(*, score: Score = scaled_dot) -> Callable[..., jax.Array]:
   It serves `flax.nnx.MultiHeadAttention` and `flax.linen.MultiHeadDotProductAttention`, and with
   `attn.scaled_dot` equals their own, but for queries that may attend to nothing: those get zeros,
   not the mean of all values. All heads share the parameters that are bound to `score`. Dropout of
-  weights and sowing them are not done, and refused.
+  weights and sowing them are not done, and refused; so are modules with `decode=True`, which make
+  float32 masks of their own, and `num_kv_heads` other than 1 or the heads of the query.
 
   Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.2.2, with any score for its Eq. 1.
 
