@@ -89,10 +89,13 @@ class Product(NamedTuple):
 
 
 def products(program: Any) -> collections.Counter[Product]:
-  """The matrix products of a traced program, a loop's as often as it goes round."""
+  """The matrix products of a traced program, a loop's as often as it goes round.
+
+  What is one number, such as a vector's norm, is no product of matrices.
+  """
   found: collections.Counter[Product] = collections.Counter()
   for equation in program.eqns:
-    if equation.primitive.name == "dot_general":
+    if equation.primitive.name == "dot_general" and equation.outvars[0].aval.shape:
       left, right = (variable.aval.shape for variable in equation.invars)
       found[Product(left, right, equation.params["dimension_numbers"])] += 1
     rounds = equation.params["length"] if equation.primitive.name == "scan" else 1
