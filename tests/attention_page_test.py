@@ -177,7 +177,8 @@ def test_what_another_font_has_is_drawn_with_it(monkeypatch):
   plain = {"style": "normal", "weight": 400}
   other = dataclasses.replace(entry, name="Other", fname="other.ttf", **plain)
   last = dataclasses.replace(entry, name="A Last Sans", fname="LastResort.otf", **plain)
-  monkeypatch.setattr(fonts, "ttflist", [last, other])
+  known = [one for one in fonts.ttflist if one.name == "DejaVu Sans"]
+  monkeypatch.setattr(fonts, "ttflist", [last, other, *known])
   monkeypatch.setattr(
     figures, "_characters", lambda path: usual(path) if "DejaVu" in path else frozenset("食")
   )
