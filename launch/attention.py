@@ -35,8 +35,7 @@ _SHOWN = 3  # hypotheses of a line, unless another number is asked for
 
 def main(values: absl_flags.FlagValues) -> int:
   """Writes the page, and the figures if asked to."""
-  if not values.workdir:
-    raise flags.UserError("--workdir=RUN is missing: the folder of a trained model")
+  flags.require(values, workdir="RUN")
   workdir = pathlib.Path(values.workdir)
   output = pathlib.Path(values.output or workdir / "attention.html")
   given = values.input or "-"

@@ -25,7 +25,7 @@ words; with --vocabulary by its length in symbols of that, and by the share of u
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags as absl_flags
 
@@ -142,7 +142,9 @@ def table(rows: "Iterable[Row]") -> str:
 
 def write(name: str, rows: "Iterable[Row]", signatures: dict[str, str]) -> None:
   """Writes all scores as JSON."""
-  scores = [{field: _finite(value) for field, value in row._asdict().items()} for row in rows]
+  from attn.report import results
+
+  scores = results.to_plain([row._asdict() for row in rows])
   text = json.dumps({"signatures": signatures, "scores": scores}, indent=1, allow_nan=False)
   with flags.writing("output", name) as file:
     file.write(f"{text}\n".encode())
@@ -150,10 +152,6 @@ def write(name: str, rows: "Iterable[Row]", signatures: dict[str, str]) -> None:
 
 def _number(value: float) -> str:
   return f"{value:.2f}" if abs(value) >= 10 else f"{value:.4f}"
-
-
-def _finite(value: Any) -> Any:
-  return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 if __name__ == "__main__":

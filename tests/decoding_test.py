@@ -7,6 +7,7 @@ and a table of the node that each token leads to. A tree of prefixes is such an 
 import functools
 import math
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import hypothesis
@@ -56,7 +57,10 @@ def extend(model: Automaton, hypothesis_: Found, eos: int) -> list[Found]:
   ]
 
 
-def plain_beam(model: Automaton, *, beam: int, eos: int, limit: int, alpha: float) -> list[Found]:
+def plain_beam(
+  model: Automaton, rank: Callable[[Found], float], *, beam: int, eos: int, limit: int
+) -> list[Found]:
+  """Beams ranked by log-probability, what ended ranked by `rank`; no early exit."""
   beams, ended = [Found((), 0.0, False, ())], []
   for length in range(1, limit + 1):
     ranked = [longer for one in beams for longer in extend(model, one, eos)]
@@ -65,7 +69,11 @@ def plain_beam(model: Automaton, *, beam: int, eos: int, limit: int, alpha: floa
     beams = [found for found in ranked if not found.finished][:beam]
     if length == limit:
       ended += beams
-  return sorted(ended, key=lambda found: -found.score(alpha))
+  return sorted(ended, key=lambda found: -rank(found))
+
+
+def by_score(alpha: float) -> Callable[[Found], float]:
+  return lambda found: found.score(alpha)
 
 
 def plain_greedy(model: Automaton, *, eos: int, limit: int) -> Found:
@@ -231,7 +239,7 @@ def test_every_beam_is_a_different_hypothesis_of_the_right_score(beam):
   assert len(set(found)) == len(found) > 0
   for rank, tokens in enumerate(found):
     np.testing.assert_allclose(result.scores[0, rank], scores[tokens], rtol=1e-6)
-  assert_equal(result, plain_beam(model, beam=beam, eos=2, limit=3, alpha=0.0), model)
+  assert_equal(result, plain_beam(model, by_score(0.0), beam=beam, eos=2, limit=3), model)
 
 
 def test_beam_beyond_the_vocabulary_holds_every_hypothesis():
@@ -319,7 +327,7 @@ def test_narrow_beams_match_a_search_without_early_exit(alpha, n_best):
   for seed in range(25):
     model = random_automaton(100 + seed)
     result = run_beam(model, beam=4, room=7, eos=1, alpha=alpha, n_best=n_best)
-    expected = plain_beam(model, beam=4, eos=1, limit=7, alpha=alpha)
+    expected = plain_beam(model, by_score(alpha), beam=4, eos=1, limit=7)
     assert_equal(result, expected, model, alpha=alpha)
 
 
@@ -387,7 +395,7 @@ def test_each_row_has_its_own_limit():
     greedily = run_greedy(model, room=7, eos=1, limits=limits)
     for row, limit in enumerate(limits):
       limit = min(limit, 7)
-      expected = plain_beam(model, beam=3, eos=1, limit=limit, alpha=1.0)
+      expected = plain_beam(model, by_score(1.0), beam=3, eos=1, limit=limit)
       assert_equal(beams, expected, model, alpha=1.0, row=row)
       expected = [plain_greedy(model, eos=1, limit=limit)] if limit > 0 else []
       assert_equal(greedily, expected, model, row=row)

@@ -1,5 +1,6 @@
 """launch.evaluate: what it writes, and what it says."""
 
+import functools
 import json
 import re
 import subprocess
@@ -10,30 +11,15 @@ import sacrebleu
 
 from attn.data.vocabulary import Vocabulary
 from attn.evaluation import comparison
-from launch import evaluate, flags
+from launch import evaluate
+from tests import commands
+from tests.commands import write
 
 OUTPUTS = ["the cat sat on the mat", "it rains", "", "a b c d e f g h i j k l"]
 REFERENCES = ["the cat sat on a mat", "it rains", "x", "a b c d e f g h i j k l"]
 
 
-def write(folder, **files):
-  for name, lines in files.items():
-    (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def run(*words):
-  """Runs it in this process; what it complains of is what a user would read."""
-  flags.parse(evaluate.FLAGS, list(words))
-  try:
-    return evaluate.main(evaluate.FLAGS)
-  except Exception as error:
-    told = flags.explain(error)
-    if told is None:
-      raise
-    assert "\n" not in told
-    return told
-  finally:
-    evaluate.FLAGS.unparse_flags()
+run = functools.partial(commands.run, evaluate)
 
 
 def test_scores_of_files(tmp_path, monkeypatch, capsys):

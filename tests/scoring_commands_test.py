@@ -15,28 +15,8 @@ from attn.data.vocabulary import EOS, Vocabulary
 from attn.evaluation import alignment
 from attn.models import ModelConfig
 from attn.training import TrainConfig, Trained
-from launch import align, flags, resolve, score
-
-
-def write(folder, **files):
-  for name, lines in files.items():
-    (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def run(command, *words):
-  """Runs a command in this process; what it complains of is what a user would read."""
-  flags.parse(command.FLAGS, list(words))
-  try:
-    return command.main(command.FLAGS)
-  except Exception as error:
-    told = flags.explain(error)
-    if told is None:
-      raise
-    assert "\n" not in told
-    return told
-  finally:
-    command.FLAGS.unparse_flags()
-
+from launch import align, resolve, score
+from tests.commands import run, write
 
 LETTERS, TONES = tuple("abcde"), tuple("KLMNO")
 SOURCES = ["a b c", "", "d", "x x a b", "c"]

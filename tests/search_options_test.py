@@ -13,15 +13,14 @@ from attn.decoding.config import SearchConfig
 from tests.decoding_test import (
   BOS,
   PAD,
-  Found,
   assert_equal,
   chain,
   device,
   everything,
-  extend,
   first_state,
   found_in,
   good_step,
+  plain_beam,
   plain_greedy,
   random_automaton,
   random_tree,
@@ -40,19 +39,6 @@ def score(model, found, alpha, gnmt, beta, real):
   length = len(found.tokens)
   power = (5 + length) / 6 if gnmt else length
   return found.log_prob / power**alpha + coverage_penalty(model, found, beta, real)
-
-
-def plain_beam(model, rank, *, beam, eos, limit):
-  """Beams ranked by log-probability, what ended ranked by `rank`; no early exit."""
-  beams, ended = [Found((), 0.0, False, ())], []
-  for length in range(1, limit + 1):
-    ranked = [longer for one in beams for longer in extend(model, one, eos)]
-    ranked.sort(key=lambda found: -found.log_prob)
-    ended += [found for found in ranked[:beam] if found.finished]
-    beams = [found for found in ranked if not found.finished][:beam]
-    if length == limit:
-      ended += beams
-  return sorted(ended, key=lambda found: -rank(found))
 
 
 @functools.partial(jax.jit, static_argnames=("beam", "room", "eos", "alpha", "gnmt", "beta", "n"))

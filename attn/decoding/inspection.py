@@ -13,7 +13,8 @@ from jaxtyping import Array, Int
 
 from attn.data import pipeline
 from attn.data.vocabulary import BOS, EOS, JOINER, UNK, Vocabulary
-from attn.decoding.translation import Translation, groups
+from attn.decoding.config import SearchConfig
+from attn.decoding.translation import Translation, groups, possible
 from attn.evaluation import traces
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
@@ -102,14 +103,13 @@ def _run(
   model = bind(config, params)
   model.decoder.gathers = False  # of this copy: scores of a window alone are not returned
   memory = model.encode(source, length)
-  ids = jnp.arange(config.target_vocabulary)
-  possible = ((ids == EOS) | (ids > UNK)) & (ids < size)
+  allowed = possible(SearchConfig(), params["target"].shape[0], size)
 
   def step(state: Any, words: tuple[Array, Array]) -> tuple[Any, dict[str, Any]]:
     previous, now = words
     log_probs, made = model.step(memory, state, previous)
     best = jax.lax.top_k(
-      jnp.where(possible, log_probs, -jnp.inf), min(CANDIDATES, log_probs.shape[-1])
+      jnp.where(allowed, log_probs, -jnp.inf), min(CANDIDATES, log_probs.shape[-1])
     )
     return made.state, {
       "log_prob": jnp.take_along_axis(log_probs, now[:, None], axis=-1)[:, 0],

@@ -73,7 +73,7 @@ def search_batch(
     joint.step,
     joint.state,
     source.shape[0],
-    possible=_possible(search, joint.vocabulary, symbols),
+    possible=possible(search, joint.vocabulary, symbols),
     eos=EOS,
     minimum_length=search.minimum_length,
     prefix=prefix,
@@ -103,7 +103,7 @@ def search_batch(
   )
 
 
-def _possible(search: SearchConfig, size: int, symbols: Int[Array, ""]) -> Bool[Array, " V"]:
+def possible(search: SearchConfig, size: int, symbols: Int[Array, ""]) -> Bool[Array, " V"]:
   """Which ids may be emitted: PAD and BOS are never labels, but a model may rank them first."""
   never = np.isin(np.arange(size), (PAD, BOS, *search.forbidden))
   return (jnp.arange(size) < symbols) & ~never

@@ -7,8 +7,6 @@ shows them. It loads nothing.
     figures.save(attention_page.heat_map(sentences[0]), 'attention-1')
 """
 
-import dataclasses
-import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -42,13 +40,7 @@ def write(path: str | os.PathLike[str], system: System, sentences: Sequence[Trac
 
 def record(data: Any) -> Any:
   """Records as plain JSON data: numbers rounded, null for one that is not finite."""
-  if dataclasses.is_dataclass(data) and not isinstance(data, type):
-    return {field.name: record(getattr(data, field.name)) for field in dataclasses.fields(data)}
-  if isinstance(data, tuple):
-    return [record(value) for value in data]
-  if isinstance(data, float):
-    return round(data, _DIGITS) if math.isfinite(data) else None
-  return data
+  return results.to_plain(data, _DIGITS)
 
 
 def heat_map(sentence: Trace, hypothesis: int = 0) -> Figure:

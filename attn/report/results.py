@@ -129,18 +129,20 @@ def to_json(data: Any) -> str:
   return json.dumps(to_plain(data), indent=2, allow_nan=False) + "\n"
 
 
-def to_plain(data: Any) -> Any:
-  """Plain JSON data; NumPy and JAX scalars become Python numbers."""
+def to_plain(data: Any, digits: int | None = None) -> Any:
+  """Plain JSON data; NumPy and JAX scalars become Python numbers, rounded to digits if given."""
   if dataclasses.is_dataclass(data) and not isinstance(data, type):
-    return {f.name: to_plain(getattr(data, f.name)) for f in dataclasses.fields(data)}
+    return {f.name: to_plain(getattr(data, f.name), digits) for f in dataclasses.fields(data)}
   if isinstance(data, Mapping):
-    return {str(key): to_plain(value) for key, value in data.items()}
+    return {str(key): to_plain(value, digits) for key, value in data.items()}
   if isinstance(data, tuple | list):
-    return [to_plain(value) for value in data]
+    return [to_plain(value, digits) for value in data]
   if hasattr(data, "tolist"):
-    return to_plain(data.tolist())
-  if isinstance(data, float) and not math.isfinite(data):
-    return None
+    return to_plain(data.tolist(), digits)
+  if isinstance(data, float):
+    if not math.isfinite(data):
+      return None
+    return data if digits is None else round(data, digits)
   return data
 
 
