@@ -12,7 +12,7 @@ Errors by length are symbol errors (edits to the nearest reference over its symb
 whole word's chance of being wrong grows with its length even if each symbol's does not.
 
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, a model a process. default: 12 runs x 80 to 120 s / 2 = 8 to 12 minutes. smoke:
+Time: on two cores, a model a process. default: 12 runs x 70 to 100 s / 2 = 7 to 10 minutes. smoke:
 8 runs of 12 updates, 15 to 25 seconds, most of them compiling. full: 20 runs x 15 min / 2 = 2.5
 hours by estimate; it has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets half of the symbols wrong beyond 15 letters, attention
@@ -101,10 +101,10 @@ class Config:
   """
 
   g2p: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=1200
+    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=1000
   )
   reverse: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=700
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=600
   )
   seed: int = 0
   seeds: int = 3
