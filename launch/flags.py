@@ -24,6 +24,8 @@ from typing import Any, BinaryIO, NoReturn
 
 from absl import flags
 
+from launch import memory
+
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
 _EXAMPLE_WIDTH = 100
 _SWITCHED = ("true", "false", "t", "f", "1", "0")  # what absl takes as the value of a switch
@@ -347,6 +349,7 @@ def _run(
       code = 0
     else:
       parse(values, sys.argv[1:])
+      memory.restart_in_huge_pages()
       code = main(values)
     sys.stdout.flush()
     return code

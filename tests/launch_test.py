@@ -912,6 +912,31 @@ def test_cores_are_shared_out(tmp_path, monkeypatch):
     assert one.log.read_text().split() == [str(max(1, cores // 2)), "5"]
 
 
+_ASKED = """
+import os, sys
+from launch import flags
+
+def main(values):
+  print(os.environ["GLIBC_TUNABLES"], values.seed, sys.stdin.read())
+  return 3
+
+flags.run("launch.asked", main, flags.define("seed"), "")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's setting is Linux's")
+@pytest.mark.parametrize("chosen", [None, "glibc.malloc.perturb=1"])
+def test_a_command_asks_for_huge_pages_unless_the_user_chose(chosen):
+  environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+  environment.pop("GLIBC_TUNABLES", None)
+  if chosen:
+    environment["GLIBC_TUNABLES"] = chosen
+  command = [sys.executable, "-c", _ASKED, "--seed=7"]
+  done = subprocess.run(command, env=environment, input="words", capture_output=True, text=True)
+  assert done.returncode == 3, done.stderr
+  assert done.stdout.split() == [chosen or "glibc.malloc.hugetlb=1", "7", "words"]
+
+
 @pytest.mark.parametrize(
   "program, told",
   [
