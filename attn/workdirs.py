@@ -1,9 +1,12 @@
 """The folder of a run: `config.json` in it says whose it is."""
 
 import contextlib
+import datetime
+import errno
 import json
 import os
 import pathlib
+import platform
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +16,9 @@ from attn import configs
 
 _SHOWN = 6  # differences named in an error; the rest are counted
 _WORK = ("checkpoints", "measured.json", "result.json")  # what a run leaves beside config.json
+
+# What a network folder says whose server keeps no locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 
 def claim(folder: pathlib.Path, config: Any) -> None:
@@ -80,22 +86,45 @@ def saved_config(folder: pathlib.Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def held(folder: pathlib.Path) -> Iterator[None]:
-  """Keeps other processes from training in `folder`, which is created if need be.
+  """Keeps other processes from working in `folder`, which is created if need be.
 
-  The system lets go of the lock when the process ends, however it ends.
+  The system lets go of the lock when the process ends, however it ends. Who holds a folder already
+  may hold it again. In a network folder hosts see each other's locks if its server keeps them, as
+  those of NFS 4 do. Where a file system knows no locks, filelock keeps a file with the holder's
+  process and host instead, and one of a host that died has to be deleted by hand.
 
   Raises:
-    ConfigError: another process is training in it.
+    ConfigError: another process works in it, which is named; or it cannot be locked.
   """
   folder.mkdir(parents=True, exist_ok=True)
-  lock = filelock.FileLock(folder / ".lock")
+  lock = filelock.FileLock(folder / ".lock", is_singleton=True)
+  holder = folder / ".holder"
   try:
     lock.acquire(blocking=False)
   except filelock.Timeout:
     raise configs.ConfigError(
-      f"another process is training in {folder}: wait for it, or give another --workdir"
+      f"{folder} is in use by {_told(holder)}: wait for it or end it, or give another --workdir"
     ) from None
+  except OSError as error:
+    if error.errno not in _NO_LOCKS:
+      raise
+    raise configs.ConfigError(
+      f"{folder} cannot be locked against other processes ({error.strerror}): give a --workdir on"
+      " another file system"
+    ) from error
   try:
+    if lock.lock_counter == 1:
+      since = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
+      text = f"process {os.getpid()} on {platform.node()} since {since}"
+      holder.write_text(text, encoding="utf-8")
     yield
   finally:
     lock.release()
+
+
+def _told(holder: pathlib.Path) -> str:
+  """What the holder of a lock says of itself; it may be about to say so."""
+  try:
+    return holder.read_text(encoding="utf-8") or "another process"
+  except FileNotFoundError:
+    return "another process"

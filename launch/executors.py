@@ -1,20 +1,26 @@
 """Executors: what a sweep does with its list of argument vectors.
 
 `local` runs them as processes of this machine, a bounded number at a time; `dry_run` prints them.
+What becomes of each job is told to a `Watcher`; `launch/watch.py` has those that show it.
 """
 
 import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 _POLL = 0.05
 _GRACE = 20.0  # seconds a run gets to save itself before it is killed
+_GPU_MEMORY = 0.75  # the share of a GPU's memory that jax takes for itself
+_NVIDIA_SMI_PATIENCE = 20.0  # seconds until a driver counts as stuck
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +31,13 @@ class Job:
     name: what progress and failures call it.
     argv: its argument vector.
     log: file that takes its standard output and standard error.
+    workdir: its run's folder, whose files tell how far it is.
   """
 
   name: str
   argv: tuple[str, ...]
   log: pathlib.Path
+  workdir: pathlib.Path | None = None
 
   @property
   def command(self) -> str:
@@ -53,14 +61,37 @@ class Outcome:
 
   @property
   def error(self) -> str:
-    """The last line of the log of a job that failed; '' for one that did not."""
+    """What the log of a job that failed says of it, on one line; '' for one that did not."""
     if self.code == 0:
       return ""
     text = self.job.log.read_text(encoding="utf-8", errors="replace")
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    last = _last_words(text)
     if self.code < 0:
       last = f"killed by {signal.Signals(-self.code).name}" + (f" after: {last}" if last else "")
     return last or f"exit code {self.code}, nothing in its log"
+
+
+def _last_words(log: str) -> str:
+  """Returns the error that a last traceback ends with, or else the last line."""
+  before, _, traceback = log.rpartition("Traceback (most recent call last):\n")
+  lines = [line.rstrip() for line in traceback.splitlines() if line.strip()]
+  if before or log.startswith("Traceback"):
+    # Notes may follow the error, such as jax's on the frames that it left out.
+    return next((line for line in lines if not line.startswith(" ")), "")
+  return lines[-1].strip() if lines else ""
+
+
+class Watcher:
+  """Who is told what becomes of jobs, by the thread that runs them; this one ignores it."""
+
+  def started(self, job: Job) -> None:
+    """The job runs from now on."""
+
+  def ended(self, outcome: Outcome) -> None:
+    """The job has ended."""
+
+  def tick(self) -> None:
+    """Some time has passed; called at least every few seconds while jobs run."""
 
 
 def dry_run(jobs: Sequence[Job]) -> None:
@@ -69,10 +100,11 @@ def dry_run(jobs: Sequence[Job]) -> None:
     print(job.command)
 
 
-def local(
-  jobs: Sequence[Job], slots: int, finished: Callable[[Outcome], None] = lambda outcome: None
-) -> list[Outcome]:
+def local(jobs: Sequence[Job], slots: int, watcher: Watcher | None = None) -> list[Outcome]:
   """Runs jobs as processes, at most `slots` at a time; a failing one does not stop the others.
+
+  Cores are shared out between the slots, and so are the GPUs that there are: each process sees
+  those of its slot.
 
   On Ctrl-C, and whatever else ends this function early, no process is left behind: each gets
   SIGTERM, with time to write a checkpoint, and SIGKILL if it does not end.
@@ -80,33 +112,50 @@ def local(
   Args:
     jobs: what to run, started in this order.
     slots: most processes at a time.
-    finished: called in this thread as each job ends.
+    watcher: told of each job, and several times a second that time passes.
 
   Returns:
     How the jobs ended, in the order of `jobs`.
   """
-  environment = _environment(min(slots, len(jobs)))
+  watcher = watcher or Watcher()
+  free = environments(max(1, min(slots, len(jobs))), visible_gpus())
   waiting, outcomes = list(jobs), {}
-  running: dict[Job, tuple[subprocess.Popen[bytes], float]] = {}
+  running: dict[Job, _Running] = {}
   with _ended(running):
     while waiting or running:
-      while waiting and len(running) < slots:
-        job = waiting.pop(0)
-        running[job] = (_start(job, environment), time.monotonic())
-      for job, (process, began) in list(running.items()):
-        if process.poll() is not None:
+      while waiting and free:
+        job, environment = waiting.pop(0), free.pop(0)
+        running[job] = _Running(_start(job, environment), environment, time.monotonic())
+        watcher.started(job)
+      for job, one in list(running.items()):
+        if one.process.poll() is not None:
           del running[job]
-          outcomes[job] = Outcome(job, process.returncode, time.monotonic() - began)
-          finished(outcomes[job])
+          free.append(one.environment)
+          outcomes[job] = Outcome(job, one.process.returncode, time.monotonic() - one.began)
+          watcher.ended(outcomes[job])
+      watcher.tick()
       time.sleep(_POLL)
   return [outcomes[job] for job in jobs]
 
 
-def _environment(slots: int) -> dict[str, str]:
-  """Returns the processes' environment: the cores are shared out, so that no two runs fight."""
+@dataclasses.dataclass(frozen=True)
+class _Running:
+  """A process of a job, and the environment of the slot that it has taken."""
+
+  process: subprocess.Popen[bytes]
+  environment: Mapping[str, str]
+  began: float
+
+
+def environments(slots: int, gpus: Sequence[str]) -> list[dict[str, str]]:
+  """Returns what processes of each slot find in their environment, so that no two runs fight.
+
+  A variable that the user has set stays, but for the GPUs, which are those that the user left
+  visible. Where there are fewer of them than slots, runs share one and its memory.
+  """
   cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-  threads = str(max(1, cores // max(1, slots)))
-  pinned: Mapping[str, str] = {
+  threads = str(max(1, cores // slots))
+  limits = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": threads,
     "MKL_NUM_THREADS": threads,
@@ -114,7 +163,39 @@ def _environment(slots: int) -> dict[str, str]:
     # this no longer do anything.
     "NPROC": threads,
   }
-  return {**os.environ, **{k: v for k, v in pinned.items() if k not in os.environ}}
+  if gpus and slots > len(gpus) and "XLA_PYTHON_CLIENT_MEM_FRACTION" not in os.environ:
+    sharers = -(-slots // len(gpus))
+    limits["XLA_CLIENT_MEM_FRACTION"] = f"{_GPU_MEMORY / sharers:.3f}"
+  common = {**limits, **os.environ}
+  if not gpus:
+    return [dict(common) for _ in range(slots)]
+  return [
+    {**common, "CUDA_VISIBLE_DEVICES": ",".join(_share(gpus, slot, slots))} for slot in range(slots)
+  ]
+
+
+def _share(gpus: Sequence[str], slot: int, slots: int) -> Sequence[str]:
+  """Returns the GPUs of a slot: neighbours, as many for each slot as there are; at least one."""
+  each = max(1, len(gpus) // slots)
+  first = slot * each % len(gpus)
+  return gpus[first : first + each]
+
+
+def visible_gpus() -> list[str]:
+  """Returns the names of the GPUs that a process here would see, without loading jax."""
+  told = os.environ.get("CUDA_VISIBLE_DEVICES")
+  if told is not None:
+    names = [name.strip() for name in told.split(",")]
+    return [name for name in names if name and not name.startswith("-")]
+  if shutil.which("nvidia-smi") is None:
+    return []
+  command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+  try:
+    found = subprocess.run(command, capture_output=True, text=True, timeout=_NVIDIA_SMI_PATIENCE)
+  except subprocess.TimeoutExpired:
+    return []
+  # Without a driver it explains so on standard output.
+  return re.findall(r"^\s*(\d+)\s*$", found.stdout, re.M) if found.returncode == 0 else []
 
 
 def _start(job: Job, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -129,14 +210,17 @@ def _start(job: Job, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
 
 
 @contextlib.contextmanager
-def _ended(running: Mapping[Job, tuple[subprocess.Popen[bytes], float]]) -> Iterator[None]:
+def _ended(running: Mapping[Job, _Running]) -> Iterator[None]:
   """Ends what still runs when the block is left."""
   try:
     yield
   finally:
-    processes = [process for process, _ in running.values()]
+    processes = [one.process for one in running.values()]
     for process in processes:
       process.terminate()
+    if processes:
+      told = f"ending {len(processes)} runs, which save what they have (Ctrl-C: at once)"
+      print(told, file=sys.stderr, flush=True)
     deadline = time.monotonic() + _GRACE
     for process in processes:
       try:

@@ -96,8 +96,9 @@ def run_one(
   result = resolve.result(workdir, config)
   if result is None:
     resolve.make_folder(workdir)
-    print(f"{name}: running in {workdir}", flush=True)
-    module.run(config, workdir)
+    with workdirs.held(workdir):
+      print(f"{name}: running in {workdir}", flush=True)
+      module.run(config, workdir)
     result = resolve.result(workdir, config)
     if result is None:
       raise RuntimeError(f"experiment {name} returned without a result.json of its configuration")

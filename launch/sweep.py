@@ -20,13 +20,12 @@ import itertools
 import pathlib
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
 
-from launch import executors, flags, resolve
+from launch import executors, flags, resolve, watch
 
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "preset", "data", "config", "set", "seed", "workdir"
@@ -77,11 +76,14 @@ def main(values: absl_flags.FlagValues) -> int:
   if values.executor == "dry_run":
     executors.dry_run([_job(target.workdir, run) for run in runs])
     return 0
+  from attn import workdirs
+
   resolve.make_folder(target.workdir)
-  missing = [run for run in runs if target.finished(run) is None]
-  print(f"{len(runs)} runs in {target.workdir}, {len(runs) - len(missing)} finished already")
-  outcomes = _execute(target.workdir, missing, values.jobs)
-  return report(target, runs, [outcome for outcome in outcomes if outcome.code])
+  with workdirs.held(target.workdir):
+    missing = [run for run in runs if target.finished(run) is None]
+    print(f"{len(runs)} runs in {target.workdir}, {len(runs) - len(missing)} finished already")
+    outcomes = _execute(target.workdir, missing, values.jobs)
+    return report(target, runs, [outcome for outcome in outcomes if outcome.code])
 
 
 # What is swept.
@@ -263,25 +265,14 @@ def run_name(setting: Setting) -> str:
 
 
 def _job(folder: pathlib.Path, run: Run) -> executors.Job:
-  return executors.Job(run.name, run.argv, folder / "logs" / f"{run.name}.log")
+  return executors.Job(run.name, run.argv, folder / "logs" / f"{run.name}.log", run.workdir)
 
 
 def _execute(folder: pathlib.Path, runs: Sequence[Run], slots: int) -> list[executors.Outcome]:
-  """Does runs by the local executor, with a line as each one ends."""
-  began, count = time.monotonic(), 0
-
-  def tell(outcome: executors.Outcome) -> None:
-    nonlocal count
-    count += 1
-    left = (time.monotonic() - began) / count * (len(runs) - count)
-    ended = f"failed: {outcome.error}" if outcome.code else "finished"
-    print(
-      f"[{count}/{len(runs)}] {outcome.job.name} {ended} ({outcome.seconds:.0f} s; about"
-      f" {left:.0f} s left)",
-      flush=True,
-    )
-
-  return executors.local([_job(folder, run) for run in runs], slots, tell)
+  """Does runs by the local executor, and shows how they go."""
+  jobs = [_job(folder, run) for run in runs]
+  with watch.watching(jobs) as watcher:
+    return executors.local(jobs, slots, watcher)
 
 
 def report(target: Target, runs: Sequence[Run], failed: Sequence[executors.Outcome]) -> int:

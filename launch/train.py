@@ -67,9 +67,10 @@ def main(values: absl_flags.FlagValues) -> int:
     return 0  # the first process alone says what came out
   print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)
   if values.evaluate:
-    scores = resolve.evaluation(workdir, config, values.evaluate)
-    if scores is None:
-      scores = training.evaluate(workdir, values.evaluate)
+    with workdirs.held(workdir):
+      scores = resolve.evaluation(workdir, config, values.evaluate)
+      if scores is None:
+        scores = training.evaluate(workdir, values.evaluate)
     print("\n".join(f"{values.evaluate}  {name}: {value:.6g}" for name, value in scores.items()))
   return 0
 

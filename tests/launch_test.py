@@ -12,6 +12,7 @@ import io
 import json
 import os
 import pathlib
+import platform
 import re
 import resource
 import signal
@@ -21,7 +22,7 @@ import time
 
 import pytest
 
-from launch import executors, flags, resolve, sweep, translate
+from launch import flags, resolve, sweep, translate
 
 ROOT = pathlib.Path(__file__).parents[1]
 COMMANDS = (
@@ -520,6 +521,31 @@ def test_a_reader_that_has_seen_enough(checkout):
     assert process.wait(timeout=PATIENCE) == 128 + signal.SIGPIPE
 
 
+def test_one_at_a_time_works_in_a_folder(checkout):
+  words = ("--experiment=tiny", "--set=fault=wait", "--workdir=w")
+  grid = ("--experiment=tiny", "--grid=fault=wait", "--workdir=s")
+  with start(checkout, "run", *words) as one, start(checkout, "sweep", *grid) as other:
+    wait_for((checkout / "w/started").exists)
+    wait_for((checkout / "s/fault=wait/started").exists)
+    for command, again, process in (("run", words, one), ("sweep", grid, other)):
+      told = complaint(checkout, command, *again)
+      assert f" is in use by process {process.pid} on {platform.node()} since 20" in told
+      assert told.endswith(": wait for it or end it, or give another --workdir\n")
+    assert "fault=wait is in use by process" in complaint(
+      checkout, "run", "--experiment=tiny", "--set=fault=wait", "--workdir=s/fault=wait"
+    )
+    one.kill()
+    other.kill()  # which leaves its run at work
+    orphan = (checkout / "s/fault=wait/.holder").read_text().split()[1]
+    os.kill(int(orphan), signal.SIGKILL)
+    wait_for(lambda: not pathlib.Path(f"/proc/{orphan}").exists())
+  source = checkout / "experiments/tiny.py"
+  source.write_text(source.read_text().replace("time.sleep(600)", "pass"))
+  for command, again in (("run", words), ("sweep", grid)):
+    assert launch(checkout, command, *again)[0] == 0
+  assert (checkout / "w/started").read_text() == "once once "
+
+
 # make reproduce.
 
 
@@ -873,7 +899,9 @@ def test_an_interrupted_sweep_leaves_no_process_and_resumes(checkout, number, co
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE)
   assert process.returncode == code
-  assert err.decode().count("\n") == 1 and b"The same command resumes." in err
+  first, last = err.decode().splitlines()
+  assert first == "ending 2 runs, which save what they have (Ctrl-C: at once)"
+  assert last.endswith("The same command resumes.")
   assert not any(pathlib.Path(f"/proc/{child}").exists() for child in children)
   assert "ended by SIGTERM" in (checkout / "s/logs/fault=wait.log").read_text()
   source.write_text(waits.replace('config.fault == "wait"', "False"))
@@ -881,35 +909,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_resumes(checkout, number, co
   assert code == 0 and out.startswith("3 runs in s, 1 finished already\n")
 
 
-# The local executor.
-
-
-def job(tmp_path, name, program):
-  return executors.Job(name, (sys.executable, "-c", program), tmp_path / f"{name}.log")
-
-
-def test_no_more_processes_than_slots(tmp_path):
-  program = (
-    "import os, pathlib, time\n"
-    f"folder = pathlib.Path({str(tmp_path)!r})\n"
-    "mark = folder / f'{os.getpid()}.running'\n"
-    "mark.touch(); print(len(list(folder.glob('*.running')))); time.sleep(0.2); mark.unlink()\n"
-  )
-  jobs = [job(tmp_path, f"job{i}", program) for i in range(5)]
-  outcomes = executors.local(jobs, 2)
-  assert [outcome.job for outcome in outcomes] == jobs
-  assert max(int(one.log.read_text()) for one in jobs) == 2
-
-
-def test_cores_are_shared_out(tmp_path, monkeypatch):
-  program = "import os; print(os.environ['NPROC'], os.environ['OMP_NUM_THREADS'])"
-  monkeypatch.delenv("NPROC", raising=False)
-  monkeypatch.setenv("OMP_NUM_THREADS", "5")  # what the user set stays
-  cores = len(os.sched_getaffinity(0))
-  jobs = [job(tmp_path, f"job{i}", program) for i in range(2)]
-  executors.local(jobs, 8)
-  for one in jobs:
-    assert one.log.read_text().split() == [str(max(1, cores // 2)), "5"]
+# What a command asks of the system.
 
 
 _ASKED = """
@@ -935,20 +935,6 @@ def test_a_command_asks_for_huge_pages_unless_the_user_chose(chosen):
   done = subprocess.run(command, env=environment, input="words", capture_output=True, text=True)
   assert done.returncode == 3, done.stderr
   assert done.stdout.split() == [chosen or "glibc.malloc.hugetlb=1", "7", "words"]
-
-
-@pytest.mark.parametrize(
-  "program, told",
-  [
-    ("raise SystemExit('  last words\\n\\n')", "last words"),
-    ("raise SystemExit(3)", "exit code 3, nothing in its log"),
-    ("import os; print('so far', flush=True); os.kill(os.getpid(), 9)", "killed by SIGKILL after"),
-    ("print('fine')", ""),
-  ],
-)
-def test_the_last_line_of_a_failure(tmp_path, program, told):
-  (outcome,) = executors.local([job(tmp_path, "job", program)], 1)
-  assert outcome.error.startswith(told) and bool(outcome.error) == bool(told)
 
 
 # The real thing.

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 import pytest
 
-from attn import configs, training, workdirs
+from attn import configs, training
 from attn.data import catalog, pipeline
 from attn.data.config import DataConfig
 from attn.data.vocabulary import BOS, EOS, PAD
@@ -709,11 +709,15 @@ def test_a_vocabulary_too_small_for_the_data_is_refused(data_dir, tmp_path):
 
 
 def test_a_folder_in_which_another_process_trains_is_refused(data_dir, tmp_path):
-  with workdirs.held(tmp_path):
-    with pytest.raises(configs.ConfigError, match="^another process is training in .*--workdir$"):
+  hold = (
+    "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX);"
+    " print(flush=True); sys.stdin.read()"
+  )
+  command = [sys.executable, "-c", hold, str(tmp_path / ".lock")]
+  with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    assert other.stdout.readline() == b"\n"
+    with pytest.raises(configs.ConfigError, match="is in use by another process.*--workdir$"):
       training.train(small(data_dir), tmp_path)
-  with workdirs.held(tmp_path):  # free again
-    pass
 
 
 def test_a_finished_run_needs_no_data(finished, tmp_path):

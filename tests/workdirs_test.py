@@ -1,7 +1,10 @@
 """Whose a folder is, and who may work in it."""
 
 import dataclasses
+import errno
+import fcntl
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -55,19 +58,54 @@ def test_a_folder_claimed_before_a_field_came_to_be_is_that_of_its_default(tmp_p
     workdirs.refuse_another(tmp_path, Config())
 
 
-def test_a_killed_process_holds_no_folder(tmp_path):
-  code = (
-    "import pathlib, sys, time\nfrom attn import workdirs\n"
-    "with workdirs.held(pathlib.Path(sys.argv[1])):\n  print('held', flush=True)\n  time.sleep(99)"
-  )
-  command = [sys.executable, "-c", code, str(tmp_path)]
+HOLDER = """
+import pathlib, sys, time
+from attn import workdirs
+with workdirs.held(pathlib.Path(sys.argv[1])):
+  print("held", flush=True)
+  time.sleep(99)
+"""
+
+
+def test_a_folder_names_who_holds_it_until_that_process_is_killed(tmp_path):
+  command = [sys.executable, "-c", HOLDER, str(tmp_path)]
   with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
     try:
       assert process.stdout.readline() == "held\n"
-      with pytest.raises(ConfigError, match="another process is training in"):
+      told = rf"^{tmp_path} is in use by process {process.pid} on {platform.node()} since 20"
+      with pytest.raises(ConfigError, match=told):
+        with workdirs.held(tmp_path):
+          pass
+      (tmp_path / ".holder").unlink()  # one that is just about to say who it is
+      with pytest.raises(ConfigError, match="is in use by another process: wait for it"):
         with workdirs.held(tmp_path):
           pass
     finally:
       os.kill(process.pid, signal.SIGKILL)
   with workdirs.held(tmp_path):
-    assert (tmp_path / ".lock").exists()
+    with workdirs.held(tmp_path):  # again, as a command around its training does
+      pass
+    assert f"process {os.getpid()} on" in (tmp_path / ".holder").read_text()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert f"is in use by process {os.getpid()} on" in done.stderr
+
+
+def fail_to_lock(monkeypatch, number):
+  def flock(*_):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_a_folder_whose_server_keeps_no_locks_is_refused(tmp_path, monkeypatch):
+  fail_to_lock(monkeypatch, errno.ENOLCK)
+  with pytest.raises(ConfigError, match="cannot be locked.*No locks avail.*on another file system"):
+    with workdirs.held(tmp_path):
+      pass
+
+
+def test_a_file_system_without_locks_has_a_file_for_one(tmp_path, monkeypatch):
+  fail_to_lock(monkeypatch, errno.ENOSYS)
+  for _ in range(2):  # the second time it is free again
+    with pytest.warns(UserWarning, match="falling back"), workdirs.held(tmp_path):
+      assert str(os.getpid()) in (tmp_path / ".lock").read_text()
