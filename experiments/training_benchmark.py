@@ -56,6 +56,7 @@ from attn.data.config import DataConfig
 from attn.data.errors import DataError
 from attn.report import recorder, results
 from attn.report.results import Metric
+from experiments import sweeps
 from experiments import training_benchmark_figures as drawn
 from experiments import training_benchmark_trials as trials
 from experiments.benchmark_bars import Verdict, reached
@@ -153,7 +154,7 @@ def profiles() -> dict[str, dict[str, Any]]:
 
 def sweep_batch() -> list[dict[str, Any]]:
   """Sentences a batch, which the share of the machine's peak depends on."""
-  return [{"sizes.batch": batch, "data.name": ""} for batch in (16, 64, 128)]
+  return sweeps.grid({"sizes.batch": (16, 64, 128), "data.name": ("",)})
 
 
 def missing() -> list[str]:

@@ -31,7 +31,7 @@ import numpy as np
 import attn
 from attn.report import figures, recorder, results
 from attn.report.results import Claim, Metric, Verdict
-from experiments import claims
+from experiments import claims, sweeps
 
 CLAIMS = ("40", "48", "49", "50", "51", "52", "53", "64", "65")
 
@@ -67,7 +67,7 @@ def profiles() -> dict[str, dict[str, Any]]:
 
 def sweep_quick() -> list[dict[str, Any]]:
   """One cell a scale."""
-  return [{"scales": (scale,)} for scale in (0.5, 1.0, 2.0, 4.0)]
+  return sweeps.grid({"scales": (0.5, 1.0, 2.0, 4.0)})
 
 
 def printed(measured: Sequence[float], values: Sequence[float], digits: int) -> Verdict:

@@ -107,6 +107,8 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
     "lengths", ["10", "20", "30", "40", "50"], "longest source of each group", flag_values=values
   ),
   "seed": _count("seed", 0, "the field `seed` of the configuration"),
+  "draw": _repeated("draw", "dotted.path=KIND:LOW,HIGH: what to draw a field from (repeatable)"),
+  "draw_seed": _count("draw_seed", 0, "another one gives other draws (default: 0)"),
   "profile": _text("profile", "smoke, default or full"),
   "smoke": _switch("smoke", "short for --profile=smoke"),
   "list": _switch("list", "show what there is, and end"),
@@ -221,6 +223,11 @@ def _leftovers(values: flags.FlagValues, arguments: list[str], left: list[str]) 
       yield f"unexpected argument {word!r} after {before}: {advice}"
     else:
       yield f"unexpected argument {word!r} (a value follows its flag as --flag=value)"
+
+
+def command_line(command: str) -> list[str]:
+  """Returns the argument vector that this process was given, for any Python."""
+  return ["python", "-m", command, *sys.argv[1:]]
 
 
 def help_text(doc: str, values: flags.FlagValues) -> str:
