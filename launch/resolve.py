@@ -6,10 +6,11 @@ import importlib
 import importlib.util
 import json
 import pathlib
+import re
 import tempfile
 import types
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from launch.flags import UserError, nearest
 
@@ -22,8 +23,15 @@ if TYPE_CHECKING:
 BENCHMARK = "_benchmark"  # ends the names of modules that time and judge no claim
 
 
-def experiments() -> dict[str, str]:
-  """Returns name and first line of each experiment, by reading files: importing them takes jax.
+class Described(NamedTuple):
+  """What the docstring of an experiment says: its first line, and how long it takes."""
+
+  question: str
+  time: str
+
+
+def experiments() -> dict[str, Described]:
+  """Returns name and description of each experiment, by reading files: importing them takes jax.
 
   An experiment is a module of `experiments/` with a function `run` at its top level.
   """
@@ -35,7 +43,10 @@ def experiments() -> dict[str, str]:
     for path in sorted(pathlib.Path(folder).glob("[a-z]*.py")):
       tree = ast.parse(path.read_bytes(), str(path))
       if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
-        found[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+        doc = ast.get_docstring(tree) or ""
+        time = re.search(r"\bTime: (.+?)(?:\.\s|\.?\Z)", doc, re.S)
+        text = " ".join(time[1].split()) if time else "no time stated"
+        found[path.stem] = Described(doc.partition("\n")[0], text)
   return found
 
 

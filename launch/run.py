@@ -37,7 +37,7 @@ FLAGS = flags.define(
 def main(values: absl_flags.FlagValues) -> int:
   """Runs what the flags ask for."""
   if values.list:
-    print(resolve.rows(resolve.experiments().items()))
+    print(list_text())
     return 0
   profile = flags.profile(values)
   if values.config and (values.profile or values.smoke):
@@ -48,6 +48,17 @@ def main(values: absl_flags.FlagValues) -> int:
     run_one(names[0], profile, values, values.seed, workdir)
     return 0
   return _run_all(names, profile, values)
+
+
+def list_text() -> str:
+  """Returns name, question and time of each experiment."""
+  found = resolve.experiments()
+  width = max(map(len, found)) + 2
+  lines = []
+  for name, described in found.items():
+    for head, text in ((name, described.question), ("", described.time)):
+      lines.append(textwrap.fill(head.ljust(width) + text, 100, subsequent_indent=" " * width))
+  return "\n".join(lines)
 
 
 def _run_all(names: list[str], profile: str, values: absl_flags.FlagValues) -> int:
@@ -87,6 +98,7 @@ def run_one(
 ) -> None:
   """Runs one experiment unless it is finished, and prints its claims."""
   from attn import workdirs
+  from attn.report import provenance
 
   module = resolve.experiment(name)
   config = resolve.experiment_config(module, profile, values.config, values.set, seed)
@@ -97,6 +109,8 @@ def run_one(
   if result is None:
     resolve.make_folder(workdir)
     with workdirs.held(workdir):
+      # Not the device: who asks for it takes it, and some experiments' processes need it whole.
+      provenance.record_command(workdir, flags.command_line("launch.run"), provenance.software())
       print(f"{name}: running in {workdir}", flush=True)
       module.run(config, workdir)
     result = resolve.result(workdir, config)

@@ -12,11 +12,10 @@ Examples:
 The settings are those of the module's sweep_NAME (--sweep=NAME), times every combination of the
 --grid axes, times --sample settings drawn at random, times --seeds. A --draw is uniform:LOW,HIGH,
 log_uniform:LOW,HIGH, integers:LOW,HIGH (both included) or choices:A,B,... A larger --sample keeps
-what a smaller one drew. --set changes all runs. launch.search draws by what earlier runs measured.
-Each run is a process of launch.run or
-launch.train with a folder and a log of its own in the sweep's folder, which also gets the table of
-results as sweep.jsonl and sweep.csv. One run that fails does not stop the others. The same command
-again does what is missing: runs that failed, that were interrupted, that are new.
+what a smaller one drew. --set changes all runs. Each run is a process of launch.run or launch.train
+with a folder and a log of its own in the sweep's folder, which also gets the table of results as
+sweep.jsonl and sweep.csv. One run that fails does not stop the others. The same command again does
+what is missing: runs that failed, that were interrupted, that are new.
 """
 
 import pathlib

@@ -53,6 +53,7 @@ def main(values: absl_flags.FlagValues) -> int:
   config = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
   from attn import training, workdirs
   from attn.data import catalog
+  from attn.report import provenance
 
   catalog.levels(config.data.name)  # an unknown data set is refused before a folder is made
   workdir = pathlib.Path(values.workdir or default_workdir(values.preset, config.data.name))
@@ -60,11 +61,15 @@ def main(values: absl_flags.FlagValues) -> int:
   resolve.make_folder(workdir)
   print(f"training in {workdir}", file=sys.stderr, flush=True)
   began = time.monotonic()
-  trained = training.train(config, workdir, tensorboard=values.tensorboard)
   import jax
 
-  if jax.process_index():
-    return 0  # the first process alone says what came out
+  first = jax.process_index() == 0  # which alone says what goes in and what came out
+  if first:
+    command = flags.command_line("launch.train")
+    provenance.record_command(workdir, command, provenance.environment())
+  trained = training.train(config, workdir, tensorboard=values.tensorboard)
+  if not first:
+    return 0
   print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)
   if values.evaluate:
     with workdirs.held(workdir):

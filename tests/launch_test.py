@@ -25,10 +25,11 @@ import pytest
 from launch import flags, resolve, sweep, translate
 
 ROOT = pathlib.Path(__file__).parents[1]
-COMMANDS = (
-  "run", "prepare", "train", "translate", "attention", "score", "evaluate", "align", "sweep",
-  "report",
-)  # fmt: skip
+COMMANDS = sorted(
+  path.stem
+  for path in ROOT.glob("launch/*.py")
+  if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+)
 PATIENCE = 300  # seconds until a process counts as stuck: other tests may keep the cores busy
 
 ATTN = f"""
@@ -92,7 +93,8 @@ def prepare(name, data_dir, files):
 
 TINY = '''"""Does it run?
 
-More words.
+More words. Time: 0.1 seconds on
+  two cores. And more.
 """
 import dataclasses, errno, json, pathlib, time
 from attn import configs
@@ -164,7 +166,12 @@ def checkout(tmp_path):
     "attn/data/catalog.py": CATALOG,
     **{
       name: (ROOT / name).read_text(encoding="utf-8")
-      for name in ("attn/data/config.py", "attn/data/errors.py", "attn/data/vocabulary.py")
+      for name in (
+        "attn/data/config.py",
+        "attn/data/errors.py",
+        "attn/data/vocabulary.py",
+        "experiments/sweeps.py",
+      )
     },
     "experiments/__init__.py": "",
     "experiments/claims.py": '"""No experiment."""\n',
@@ -236,9 +243,13 @@ def test_help_has_an_example_and_loads_nothing(command):
     "  assert error.code == 0\n"
     "print('MODULES', len(sys.modules), *sys.modules)\n"
   )
+  before = resource.getrusage(resource.RUSAGE_CHILDREN)
   done = subprocess.run(
     [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
   )
+  after = resource.getrusage(resource.RUSAGE_CHILDREN)
+  # Of the processor's time, which other tests beside this one do not change.
+  assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
   text, _, modules = done.stdout.partition("MODULES ")
   assert f"python -m launch.{command} --" in text
   assert all(len(line) <= 100 for line in text.splitlines())
@@ -273,7 +284,8 @@ def test_mistakes_are_told_before_jax_is_loaded(checkout):
   assert "did you mean 'tiny'" in complaint(checkout, "run", "--experiment=tinny")
   assert launch(checkout, "run", "--list")[:2] == (
     0,
-    "broken  Does it fail?\ntiny    Does it run?\n",
+    "broken  Does it fail?\n        no time stated\n"
+    "tiny    Does it run?\n        0.1 seconds on two cores\n",
   )
 
 
@@ -418,6 +430,27 @@ def test_a_workdir_of_another_configuration(checkout):
   assert config_of(checkout / "w")["hidden"] == 64
 
 
+def commands_in(workdir):
+  return [json.loads(line) for line in (workdir / "commands.jsonl").read_text().splitlines()]
+
+
+def test_what_works_in_a_workdir_is_written_into_it(checkout):
+  words = ("--experiment=tiny", "--workdir=w", "--set=name=two words")
+  assert launch(checkout, "run", *words, "--set=fault=bug")[0] == 1
+  (line,) = commands_in(checkout / "w")  # of a run that left no result
+  assert line["command"] == (
+    "python -m launch.run --experiment=tiny --workdir=w '--set=name=two words' --set=fault=bug"
+  )
+  assert {"time", "python", "jax", "numpy", "platform", "cpu_count"} <= set(line)
+  assert ("commit" in line) == (ROOT / ".git").exists()
+  words = ("--preset=small", "--data=reverse", "--set=steps=5", "--workdir=t")
+  for _ in range(2):
+    assert launch(checkout, "train", *words)[0] == 0
+  lines = commands_in(checkout / "t")
+  assert [line["command"] for line in lines] == [f"python -m launch.train {' '.join(words)}"] * 2
+  assert all(line["device"] for line in lines)
+
+
 def test_a_broken_record_in_a_workdir(checkout):
   launch(checkout, "run", "--experiment=tiny", "--workdir=w")
   for name, text, told in (
@@ -449,8 +482,13 @@ def test_a_seed_for_several_where_one_has_none(checkout):
 def test_a_workdir_that_cannot_be(checkout):
   (checkout / "file").write_text("")
   for workdir in ("file", "file/below", "/proc/attn"):
-    told = complaint(checkout, "run", "--experiment=tiny", f"--workdir={workdir}")
-    assert workdir in told and "--workdir" in told
+    for command, *words in (
+      ("run", "--experiment=tiny"),
+      ("train", "--preset=small"),
+      ("sweep", "--experiment=tiny", "--seeds=2"),
+    ):
+      told = complaint(checkout, command, *words, f"--workdir={workdir}")
+      assert f"cannot write into {workdir}: " in told and "give another --workdir" in told
 
 
 @pytest.mark.parametrize("fault", ["full", "full_in_words"])
@@ -757,48 +795,6 @@ def parsed(*words):
   return sweep.FLAGS
 
 
-@pytest.mark.parametrize(
-  "text, values",
-  [
-    ("a,b", ["a", "b"]),
-    ("1e-3, 3e-3", ["1e-3", "3e-3"]),
-    ("(1,2),(3,4)", ["(1,2)", "(3,4)"]),
-    ("'a,b',c", ["'a,b'", "c"]),
-    ("none", ["none"]),
-  ],
-)
-def test_values_of_an_axis(text, values):
-  assert [one["x"] for one in sweep.grid([f"x={text}"])] == values
-
-
-def test_a_grid_is_every_combination_in_order():
-  assert list(sweep.grid(["a=1,2", "b=x,y"])) == [
-    {"a": "1", "b": "x"},
-    {"a": "1", "b": "y"},
-    {"a": "2", "b": "x"},
-    {"a": "2", "b": "y"},
-  ]
-  assert list(sweep.grid([])) == [{}]
-  for axes in (["a"], ["a="], ["=1"], ["a=1", "a=2"]):
-    with pytest.raises(flags.UserError):
-      list(sweep.grid(axes))
-
-
-def test_what_all_settings_share_is_taken_out():
-  settings = [{"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}]
-  assert sweep.split_common(settings) == ({"a": "1"}, [{"b": "2"}, {"b": "3", "c": "4"}])
-  assert sweep.split_common(settings[:1]) == ({}, settings[:1])
-  assert sweep.split_common([]) == ({}, [])
-
-
-def test_names_of_runs_are_fit_for_folders_and_differ():
-  settings = [{}, {"a.b": "1"}, {"a": "x y"}, {"a": "x/y"}, {"a": "x" * 300}, {"a": "x" * 301}]
-  names = [sweep.run_name(setting) for setting in settings]
-  assert names[:2] == ["base", "a.b=1"]
-  assert len(set(names)) == len(names)
-  assert all(re.fullmatch(r"[\w.,=+-]{1,120}", name) for name in names)
-
-
 def test_a_dry_run_prints_commands_that_can_be_typed(checkout):
   words = ("--experiment=tiny", "--sweep=quick", "--seeds=2", "--seed=7", "--set=lr=2", "--smoke")
   code, out, err = launch(checkout, "sweep", *words, "--executor=dry_run")
@@ -870,11 +866,17 @@ def test_a_sweep_of_a_recipe(checkout):
 @pytest.mark.parametrize(
   "words, told",
   [
+    (["--experiment=tinny", "--seeds=2"], "no experiment 'tinny' (did you mean 'tiny'?)"),
+    (["--sample=2"], "--draw=path=KIND:LOW,HIGH is missing"),
+    (["--draw=lr=uniform:0,1", "--seeds=2"], "--draw belongs to --sample, which is missing"),
+    (["--sample=4", "--draw=hidden=integers:2,4"], "a sample of 4, but 3 different settings are"),
+    (["--sample=2", "--draw=hidden=uniform:2,4"], "hidden must be an int, not "),
     (["--sweep=quik"], "tiny has no sweep 'quik' (did you mean 'quick'?)"),
     (["--grid=hiden=1,2"], "no field 'hiden' (did you mean 'hidden'?)"),
     (["--grid=hidden=1,2.5"], "hidden must be an int, not 2.5"),
     (["--grid=hidden=1,1"], "two runs of the sweep have the same setting: hidden=1"),
-    (["--grid=hidden"], "--grid=hidden is no axis"),
+    (["--grid=lr=1e-1,0.1"], "two runs of the sweep have the same setting: lr=1e-1 and lr=0.1"),
+    (["--grid=hidden"], "--grid=hidden names no values; write --grid=path=value,value"),
     (["--seeds=0"], "--seeds=0"),
     (["--executor=slurmm"], "--executor=slurmm"),
     (["--data=g2p", "--seeds=2"], "--data belongs to --preset"),
@@ -884,6 +886,27 @@ def test_a_sweep_of_a_recipe(checkout):
 def test_a_sweep_is_checked_before_it_starts(checkout, words, told):
   assert told in complaint(checkout, "sweep", "--experiment=tiny", *words)
   assert not (checkout / "results").exists()
+
+
+def test_a_sweep_of_draws_goes_on_from_a_smaller_one(checkout):
+  words = ("--experiment=tiny", "--draw=lr=log_uniform:1e-4,1e-2", "--draw=name=choices:a,b c")
+  words += ("--workdir=s", "--jobs=2")
+  assert launch(checkout, "sweep", *words, "--sample=2")[0] == 0
+  code, out, err = launch(checkout, "sweep", *words, "--sample=3")
+  assert (code, err) == (0, "") and out.startswith("3 runs in s, 2 finished already\n")
+  with (checkout / "s/sweep.csv").open() as file:
+    table = [(float(row["lr"]), row["name"]) for row in csv.DictReader(file)]
+  assert len(table) == len(set(table)) == 3
+  assert all(1e-4 <= rate <= 1e-2 and name in ("a", "b c") for rate, name in table)
+  other = launch(checkout, "sweep", *words, "--sample=3", "--draw_seed=1")
+  assert other[1].startswith("3 runs in s, 0 finished already\n")
+
+
+def test_a_sweep_in_the_folder_of_another(checkout):
+  words = ("--experiment=tiny", "--grid=lr=.1,.2", "--workdir=s")
+  assert launch(checkout, "sweep", *words)[0] == 0
+  told = complaint(checkout, "sweep", *words, "--set=hidden=65")
+  assert "s/lr=.1 holds a run of another configuration (hidden: 64 -> 65)" in told
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -1051,6 +1074,6 @@ def test_the_errors_of_the_library_exist():
     assert issubclass(getattr(__import__(module, fromlist=[name]), name), Exception)
 
 
-def test_experiments_of_the_checkout_have_a_question():
-  for name, question in resolve.experiments().items():
-    assert question, name
+def test_experiments_of_the_checkout_have_a_question_and_a_time():
+  for name, described in resolve.experiments().items():
+    assert described.question.endswith("?") and described.time != "no time stated", name

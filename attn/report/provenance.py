@@ -1,12 +1,14 @@
 """Where a result came from: the machine, the versions, the profile and the command line."""
 
+import datetime
 import importlib.metadata
+import json
 import os
 import pathlib
 import platform
 import shlex
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attn import configs
@@ -15,14 +17,18 @@ _PACKAGES = ("jax", "flax", "optax", "numpy")
 
 
 def environment() -> dict[str, Any]:
-  """Versions, platform, device, cores and, in a git checkout, the commit."""
+  """What `software` says, and the device."""
   import jax  # only to name the device; reading results needs none
 
+  return {**software(), "device": jax.devices()[0].device_kind}
+
+
+def software() -> dict[str, Any]:
+  """Versions, platform, cores and, in a git checkout, the commit; loads and takes no device."""
   found: dict[str, Any] = {"python": platform.python_version()}
   for package in _PACKAGES:
     found[package] = importlib.metadata.version(package)
   found["platform"] = platform.platform()
-  found["device"] = jax.devices()[0].device_kind
   found["cpu_count"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (
     os.cpu_count()
   )  # fmt: skip
@@ -30,6 +36,22 @@ def environment() -> dict[str, Any]:
   if commit is not None:
     found["commit"] = commit
   return found
+
+
+def record_command(
+  folder: pathlib.Path, command: Sequence[str], environment: Mapping[str, Any]
+) -> None:
+  """Appends to `commands.jsonl` what is about to work in a folder: a run may take several starts.
+
+  Args:
+    folder: a run's folder.
+    command: argument vector, written as one would type it.
+    environment: what `environment` or `software` says.
+  """
+  now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+  line = json.dumps({"time": now, "command": shlex.join(command), **environment})
+  with (folder / "commands.jsonl").open("a", encoding="utf-8") as file:
+    file.write(line + "\n")
 
 
 def _commit(root: pathlib.Path) -> str | None:
