@@ -23,7 +23,10 @@ Without the peers their rows are left out. A benchmark judges no claim of the ch
 --experiment=all leaves it out. Leave the machine alone meanwhile; an interrupted run starts over.
 Time: default 14 minutes on an idle core, smoke one minute, most of it compiling.
 
-Rules, stated before the run. Every process is pinned to the same core and has one thread. The two
+Rules, stated before the run. Every process is pinned to the same core and has one thread, and gets
+its memory as its system's own commands do: attn's in huge pages, which the system is asked for by
+GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (`launch/memory.py`); `huge_pages_for_peers` gives them to the
+peers as well, which tells how much of a ratio is due to them. The two
 of a match take turns, A B A B ..., `repeats` times, after one has compiled and both are warm. What
 is compared is real target symbols a second of wall time, EOS counted, padding not. A ratio is that
 of two neighbours in time; stated are its median and the distribution-free 95% interval. A bar is
@@ -96,6 +99,7 @@ class Config:
     real_updates: of a turn with real ones.
     calls: of each part of attn's update; 0 leaves the parts out.
     squares: sizes of products of two square matrices; the fastest is the machine's peak.
+    huge_pages_for_peers: whether peers get memory as attn's commands do, not as their own.
     seed: of parameters and batches.
   """
 
@@ -113,6 +117,7 @@ class Config:
   real_updates: int = 15
   calls: int = 5
   squares: tuple[int, ...] = (512, 1024, 2048)
+  huge_pages_for_peers: bool = False
   seed: int = 0
 
   def __post_init__(self) -> None:
@@ -207,7 +212,14 @@ def measure(config: Config, record: recorder.Recorder) -> list[Measured]:
     data, files = (config.data, told) if match.real else (None, None)
     each = trials.measure(
       match,
-      trials.works(match, config.sizes, config.seed, data, files),
+      trials.works(
+        match,
+        config.sizes,
+        config.seed,
+        data,
+        files,
+        huge_pages_for_peers=config.huge_pages_for_peers,
+      ),
       repeats=config.repeats,
       updates=config.real_updates if match.real else config.updates,
       calls=config.calls,

@@ -85,9 +85,18 @@ def is_there(peer: str) -> bool:
 
 
 def works(
-  match: Match, sizes: Sizes, seed: int, data: DataConfig | None, told: Told | None
+  match: Match,
+  sizes: Sizes,
+  seed: int,
+  data: DataConfig | None,
+  told: Told | None,
+  *,
+  huge_pages_for_peers: bool = False,
 ) -> dict[str, Work]:
-  """Contender to the work of its process, the peer left out if it is not there."""
+  """Contender to the work of its process, the peer left out if it is not there.
+
+  attn's process inherits what `launch.memory` chose for a command; a peer's does on request.
+  """
   module = f"{__package__}.training_benchmark"
   anew = {"JAX_ENABLE_COMPILATION_CACHE": "false"}  # compiling is timed
   own = (match.model, sizes, seed, data)
@@ -96,9 +105,11 @@ def works(
     server, arguments = f"{module}_opennmt:OpenNMT", (match.model, sizes, seed)
     if match.peer == JOEYNMT:
       server, arguments = f"{module}_joeynmt:JoeyNMT", (sizes, seed, told)
-    quiet = {"PYTHONWARNINGS": "ignore"}  # of what PyTorch will no longer have
+    environment = {"PYTHONWARNINGS": "ignore"}  # of what PyTorch will no longer have
+    if not huge_pages_for_peers:
+      environment["GLIBC_TUNABLES"] = ""
     python = str(python_of(match.peer))
-    found[match.peer] = Work(match.peer, server, arguments, python, quiet)
+    found[match.peer] = Work(match.peer, server, arguments, python, environment)
   return found
 
 
