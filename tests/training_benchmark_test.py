@@ -156,7 +156,9 @@ def test_text_for_a_peer_is_what_attn_trains_on(tmp_path):
 def test_only_real_batches_come_from_the_data(monkeypatch):
   given = []
   monkeypatch.setattr(trials, "tell", lambda *_: "files")
-  monkeypatch.setattr(trials, "works", lambda match, *_: given.append((match.real, *_[2:])) or {})
+  monkeypatch.setattr(
+    trials, "works", lambda match, *_, **__: given.append((match.real, *_[2:])) or {}
+  )
   monkeypatch.setattr(trials, "measure", lambda *_, **__: Measured([], {}, {}))
   record = types.SimpleNamespace(workdir=pathlib.Path(), log=lambda **_: None)
   training_benchmark.measure(Config(), record)
@@ -186,6 +188,10 @@ def test_what_is_not_there_is_told_of(tmp_path, monkeypatch):
     (tmp_path / name / "bin" / "python").touch()
   assert training_benchmark.missing() == []
   assert list(trials.works(MATCHES[0], SIZES, 0, None, None)) == [ATTN, JOEYNMT]
+  for asked, chosen in ((False, ""), (True, None)):
+    found = trials.works(MATCHES[0], SIZES, 0, None, None, huge_pages_for_peers=asked)
+    assert found[JOEYNMT].environment.get("GLIBC_TUNABLES") == chosen
+    assert "GLIBC_TUNABLES" not in found[ATTN].environment
 
 
 @pytest.mark.parametrize(
