@@ -71,11 +71,18 @@ def assign(config: C, assignments: Iterable[str]) -> C:
   the text '5' for a `str`, and `names=a,b` is two names for a tuple. The last one to name a path
   wins.
   """
-  values: dict[str, Any] = {}
-  for assignment in assignments:
-    path, text = _split_assignment(assignment)
-    values[path] = _read(_annotation(config, path), text, path)
+  values = dict(read(config, assignment) for assignment in assignments)
   return typing.cast(C, _replace(config, values, ""))
+
+
+def read(config: Any, assignment: str) -> tuple[str, Any]:
+  """Returns the path of `'a.b=value'` and the value that its field would hold, without setting it.
+
+  Raises:
+    ConfigError: no such field, or a value that it may not hold whatever the others do.
+  """
+  path, text = _split_assignment(assignment)
+  return path, _read(_annotation(config, path), text, path)
 
 
 def parse_assignment(assignment: str) -> tuple[str, Any]:

@@ -59,7 +59,7 @@ def main(values: absl_flags.FlagValues) -> int:
   with workdirs.held(target.workdir):
     missing = [run for run in runs if target.finished(run) is None]
     print(f"{len(runs)} runs in {target.workdir}, {len(runs) - len(missing)} finished already")
-    outcomes = _execute(target.workdir, missing, values.jobs)
+    outcomes = execute(target.workdir, missing, values.jobs)
     return report(target, runs, [outcome for outcome in outcomes if outcome.code])
 
 
@@ -70,7 +70,7 @@ def _job(folder: pathlib.Path, run: plan.Run) -> executors.Job:
   return executors.Job(run.name, run.argv, folder / "logs" / f"{run.name}.log", run.workdir)
 
 
-def _execute(folder: pathlib.Path, runs: Sequence[plan.Run], slots: int) -> list[executors.Outcome]:
+def execute(folder: pathlib.Path, runs: Sequence[plan.Run], slots: int) -> list[executors.Outcome]:
   """Does runs by the local executor, and shows how they go."""
   jobs = [_job(folder, run) for run in runs]
   with watch.watching(jobs) as watcher:
@@ -81,22 +81,32 @@ def report(
   target: plan.Target, runs: Sequence[plan.Run], failed: Sequence[executors.Outcome]
 ) -> int:
   """Writes and prints the table of results, and the failures; returns the exit code."""
-  from launch import table
-
-  rows = [table.Row(run.name, run.setting, run.workdir, target.finished(run)) for run in runs]
-  table.write(target.workdir, rows)
-  table.show(rows)
-  print(f"table: {target.workdir / 'sweep.csv'}, {target.workdir / 'sweep.jsonl'}")
-  for outcome in failed:
-    print(f"failed: {outcome.job.name}: {outcome.error}", file=sys.stderr)
-    print(f"  log: {outcome.job.log}", file=sys.stderr)
-    print(f"  alone: {outcome.job.command}", file=sys.stderr)
+  show(target, runs)
+  tell_failures(failed)
   if failed:
     print(
       f"launch.sweep: {len(failed)} of {len(runs)} runs failed; the same command runs only them",
       file=sys.stderr,
     )
   return 1 if failed else 0
+
+
+def show(target: plan.Target, runs: Sequence[plan.Run]) -> None:
+  """Writes and prints the table of results."""
+  from launch import table
+
+  rows = [table.Row(run.name, run.setting, run.workdir, target.finished(run)) for run in runs]
+  table.write(target.workdir, rows)
+  table.show(rows)
+  print(f"table: {target.workdir / 'sweep.csv'}, {target.workdir / 'sweep.jsonl'}")
+
+
+def tell_failures(failed: Sequence[executors.Outcome]) -> None:
+  """Prints what is wrong with each process that failed, and how to run it alone."""
+  for outcome in failed:
+    print(f"failed: {outcome.job.name}: {outcome.error}", file=sys.stderr)
+    print(f"  log: {outcome.job.log}", file=sys.stderr)
+    print(f"  alone: {outcome.job.command}", file=sys.stderr)
 
 
 if __name__ == "__main__":

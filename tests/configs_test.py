@@ -116,6 +116,13 @@ def test_assign_refuses_in_one_line(typed, message):
   assert "\n" not in str(raised.value)
 
 
+def test_read_sets_nothing():
+  # Inner would refuse it beside its two dims.
+  assert configs.read(Outer(), "inner.hidden=1") == ("inner.hidden", 1)
+  with pytest.raises(configs.ConfigError, match="^inner.hidden must be an int, not 'one'$"):
+    configs.read(Outer(), "inner.hidden=one")
+
+
 def test_override_takes_python_values():
   values = {"lr": 1, "inner.dims": [3, 4], "inner.names": "a,b", "other": Inner(hidden=7)}
   config = configs.override(Outer(), values)

@@ -15,7 +15,7 @@ import pytest
 import attn
 
 ROOT = pathlib.Path(__file__).parents[1]
-PINNED_EXTRAS = ("test", "dev", "data", "slurm", "tensorboard", "peers")
+PINNED_EXTRAS = ("test", "dev", "data", "optuna", "slurm", "tensorboard", "peers")
 # Beside attn in the sources, and not to be in the wheel.
 DECOYS = ("experiments", "launch", "tests", "tools")
 
@@ -131,4 +131,6 @@ def test_what_is_installed_is_what_is_pinned(pins: dict[str, str]) -> None:
 
 def test_extras(metadata: configparser.ConfigParser) -> None:
   extras = set(metadata["options.extras_require"])
-  assert extras == {"test", "dev", "data", "slurm", "tensorboard", "peers", "gpu", "tpu"}
+  assert extras == {
+    "test", "dev", "data", "optuna", "slurm", "tensorboard", "peers", "gpu", "tpu",
+  }  # fmt: skip
