@@ -2,8 +2,10 @@
 
 import dataclasses
 import importlib
+import itertools
 import json
 import time
+import typing
 
 import numpy as np
 import pytest
@@ -200,6 +202,25 @@ def test_experiments_own_the_claims_they_judge():
     for number in owned:
       assert claims.BY_NUMBER[number].experiment == name, number
     assert not owned or claims.questions()[name], name
+
+
+def parts(cls):
+  """Yields a configuration's class and those of its groups."""
+  yield cls
+  for annotation in typing.get_type_hints(cls).values():
+    for kind in (annotation, *typing.get_args(annotation)):
+      if dataclasses.is_dataclass(kind):
+        yield from parts(kind)
+
+
+def test_experiments_have_frozen_configurations_and_overrides_of_them():
+  for name in resolve.experiments():
+    module = importlib.import_module(f"experiments.{name}")
+    assert all(cls.__dataclass_params__.frozen for cls in parts(module.Config)), name
+    assert {"smoke", "default", "full"} <= set(module.profiles()), name
+    sweeps = [getattr(module, key)() for key in vars(module) if key.startswith("sweep_")]
+    for override in [*module.profiles().values(), *itertools.chain(*sweeps)]:
+      configs.override(module.Config(), override)
 
 
 def test_a_heat_map_needs_labels_for_every_row_and_column():
