@@ -101,10 +101,10 @@ class Config:
   """
 
   g2p: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=1000
+    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=800
   )
   reverse: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=600
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=500
   )
   seed: int = 0
   seeds: int = 3
