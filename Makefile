@@ -17,7 +17,7 @@ help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## make .venv from setup.cfg and constraints.txt (PYTHON=python3.12 takes another Python)
-	@sh tools/make_venv.sh "$(PYTHON)" test,dev,data
+	@sh tools/make_venv.sh "$(PYTHON)" test,dev,data,slurm
 
 peers:  ## make .peers, environments of the systems that training is timed against
 	@sh tools/make_peers.sh "$(PYTHON)"

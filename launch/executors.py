@@ -1,6 +1,7 @@
 """Executors: what a sweep does with its list of argument vectors.
 
-`local` runs them as processes of this machine, a bounded number at a time; `dry_run` prints them.
+`local` runs them as processes of this machine, a bounded number at a time; `dry_run` prints them;
+`launch/slurm.py` sends them to a cluster.
 What becomes of each job is told to a `Watcher`; `launch/watch.py` has those that show it.
 """
 
@@ -87,6 +88,9 @@ class Watcher:
   def started(self, job: Job) -> None:
     """The job runs from now on."""
 
+  def waits(self, job: Job) -> None:
+    """The job ran, and waits now to go on later."""
+
   def ended(self, outcome: Outcome) -> None:
     """The job has ended."""
 
@@ -153,8 +157,7 @@ def environments(slots: int, gpus: Sequence[str]) -> list[dict[str, str]]:
   A variable that the user has set stays, but for the GPUs, which are those that the user left
   visible. Where there are fewer of them than slots, runs share one and its memory.
   """
-  cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-  threads = str(max(1, cores // slots))
+  threads = str(max(1, _cores() // slots))
   limits = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": threads,
@@ -172,6 +175,13 @@ def environments(slots: int, gpus: Sequence[str]) -> list[dict[str, str]]:
   return [
     {**common, "CUDA_VISIBLE_DEVICES": ",".join(_share(gpus, slot, slots))} for slot in range(slots)
   ]
+
+
+def _cores() -> int:
+  """Returns how many cores processes of this one may use."""
+  cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+  granted = os.environ.get("SLURM_CPUS_ON_NODE", "")  # not every cluster keeps jobs to theirs
+  return min(cores, int(granted)) if granted.isdigit() else cores
 
 
 def _share(gpus: Sequence[str], slot: int, slots: int) -> Sequence[str]:

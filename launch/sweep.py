@@ -8,6 +8,8 @@ Examples:
     --grid=model.units=32,64 --grid=optimizer.learning_rate=1e-3,3e-3
   python -m launch.sweep --preset=rnnsearch_laptop --data=reverse --set=steps=500 --sample=20 \\
     --draw=optimizer.learning_rate=log_uniform:1e-4,1e-2 --draw=model.units=choices:32,64,128
+  python -m launch.sweep --preset=rnnsearch_laptop --data=g2p --seeds=10 --executor=slurm \\
+    --time=4:00:00 --cpus=4 --memory=8G --slurm=account=mine --jobs=5
 
 The settings are those of the module's sweep_NAME (--sweep=NAME), times every combination of the
 --grid axes, times --sample settings drawn at random, times --seeds. A --draw is uniform:LOW,HIGH,
@@ -16,6 +18,10 @@ what a smaller one drew. --set changes all runs. Each run is a process of launch
 with a folder and a log of its own in the sweep's folder, which also gets the table of results as
 sweep.jsonl and sweep.csv. One run that fails does not stop the others. The same command again does
 what is missing: runs that failed, that were interrupted, that are new.
+
+--executor=slurm sends one job array from a login node of a cluster and waits. A run whose --time is
+up, or that is preempted, saves itself and is queued again. Ctrl-C ends the waiting only; the same
+command attaches to what it sent.
 """
 
 import pathlib
@@ -24,7 +30,7 @@ from collections.abc import Sequence
 
 from absl import flags as absl_flags
 
-from launch import executors, flags, plan, resolve, watch
+from launch import executors, flags, plan, resolve, slurm, watch
 
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "preset", "data", "config", "set", "seed", "workdir", "draw",
@@ -41,13 +47,18 @@ absl_flags.DEFINE_integer(
   "seeds", None, "runs a setting: seeds from --seed (or 0) on", lower_bound=1, flag_values=FLAGS
 )
 absl_flags.DEFINE_enum(
-  "executor", "local", ["local", "dry_run"], "who runs the processes", flag_values=FLAGS
+  "executor", "local", ["local", "slurm", "dry_run"], "who runs the processes", flag_values=FLAGS
 )
-absl_flags.DEFINE_integer("jobs", 1, "most processes at a time", lower_bound=1, flag_values=FLAGS)
+absl_flags.DEFINE_integer(
+  "jobs", None, "most runs at a time (default: 1, or as many as SLURM lets run)", lower_bound=1,
+  flag_values=FLAGS,
+)  # fmt: skip
+slurm.define(FLAGS)
 
 
 def main(values: absl_flags.FlagValues) -> int:
   """Plans the runs, does those that are missing, and writes the table."""
+  asked = slurm.resources(values)
   target = plan.target(values, f"sweep-{values.sweep}" if values.sweep else "sweep")
   runs = plan.runs(values, target)
   if values.executor == "dry_run":
@@ -59,7 +70,7 @@ def main(values: absl_flags.FlagValues) -> int:
   with workdirs.held(target.workdir):
     missing = [run for run in runs if target.finished(run) is None]
     print(f"{len(runs)} runs in {target.workdir}, {len(runs) - len(missing)} finished already")
-    outcomes = execute(target.workdir, missing, values.jobs)
+    outcomes = execute(target.workdir, missing, values.jobs, asked)
     return report(target, runs, [outcome for outcome in outcomes if outcome.code])
 
 
@@ -70,11 +81,18 @@ def _job(folder: pathlib.Path, run: plan.Run) -> executors.Job:
   return executors.Job(run.name, run.argv, folder / "logs" / f"{run.name}.log", run.workdir)
 
 
-def execute(folder: pathlib.Path, runs: Sequence[plan.Run], slots: int) -> list[executors.Outcome]:
-  """Does runs by the local executor, and shows how they go."""
+def execute(
+  folder: pathlib.Path,
+  runs: Sequence[plan.Run],
+  most: int | None,
+  asked: slurm.Resources | None = None,
+) -> list[executors.Outcome]:
+  """Does runs by SLURM if it is asked for something, else on this machine; shows how they go."""
   jobs = [_job(folder, run) for run in runs]
   with watch.watching(jobs) as watcher:
-    return executors.local(jobs, slots, watcher)
+    if asked is not None:
+      return slurm.slurm(jobs, folder, asked, most, watcher)
+    return executors.local(jobs, most or 1, watcher)
 
 
 def report(

@@ -122,6 +122,9 @@ class _Counting(Watcher):
   def started(self, job: Job) -> None:
     self.running[job] = Pace(job)
 
+  def waits(self, job: Job) -> None:
+    self.running.pop(job, None)
+
   def ended(self, outcome: Outcome) -> None:
     self.running.pop(outcome.job, None)
     self.outcomes[outcome.job] = outcome
@@ -148,6 +151,11 @@ class Lines(_Counting):
     count = f"[{len(self.outcomes)}/{len(self.jobs)}]"
     told = f"{outcome.job.name} {how} ({duration(outcome.seconds)}; about {left} left)"
     print(count, told, flush=True)
+
+  def waits(self, job: Job) -> None:
+    """Says that it waits again."""
+    super().waits(job)
+    print(f"{job.name} waits to go on", flush=True)
 
   def tick(self) -> None:
     """Says now and then how far the running ones are."""
