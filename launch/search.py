@@ -4,8 +4,9 @@ Examples:
   python -m launch.search --preset=rnnsearch_laptop --data=g2p --set=steps=2000 --trials=30 \\
     --minimise=symbol_error_rate --draw=optimizer.learning_rate=log_uniform:1e-4,1e-2 \\
     --draw=model.units=choices:64,128,256 --jobs=2
-  python -m launch.search --experiment=score_scale --smoke --trials=12 --maximise=NAME \\
-    --draw=positions=integers:10,200
+  python -m launch.search --experiment=bottleneck --smoke --trials=12 --jobs=2 \\
+    --minimise='g2p, symbol errors, attention' \\
+    --draw=g2p.optimizer.learning_rate=log_uniform:1e-3,3e-2
 
 Each run's setting is drawn from what --draw says, as in launch.sweep, but near where earlier runs
 were good: by Optuna's TPE (the extra `optuna`), the first ten at random. The metric is one of an

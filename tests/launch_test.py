@@ -15,6 +15,7 @@ import pathlib
 import platform
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -267,7 +268,7 @@ def test_examples_in_the_help_parse(command):
   assert examples
   module = __import__(f"launch.{command}", fromlist=["FLAGS"])
   for example in examples:
-    flags.parse(module.FLAGS, example.split())
+    flags.parse(module.FLAGS, shlex.split(example))
     module.FLAGS.unparse_flags()
 
 
