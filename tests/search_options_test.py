@@ -242,8 +242,19 @@ def test_a_sample_depends_on_its_key_alone():
 def test_a_sample_of_the_single_best_token_is_greedy():
   model = random_automaton(12)
   rngs = jax.random.split(jax.random.key(1), (1, 2))
-  found = found_in(drawn(device(model), jnp.array([7]), rngs, room=7, eos=1, top_k=1))
-  assert found == [plain_greedy(model, eos=1, limit=7).tokens] * 2
+  best = [plain_greedy(model, eos=1, limit=7).tokens] * 2
+  assert found_in(drawn(device(model), jnp.array([7]), rngs, room=7, eos=1, top_k=1)) == best
+
+
+@pytest.mark.parametrize("temperature", [1e-30, pytest.param(1e-60, marks=pytest.mark.slow)])
+def test_a_sample_at_the_lowest_temperature_is_greedy(temperature):
+  """What is divided by less than float32 can tell from 0 is infinite, the best token is not."""
+  model = random_automaton(12)
+  rngs = jax.random.split(jax.random.key(1), (1, 2))
+  room = {"room": 7, "eos": 1, "temperature": temperature}
+  best = [plain_greedy(model, eos=1, limit=7).tokens] * 2
+  for top_k in (None, 3):
+    assert found_in(drawn(device(model), jnp.array([7]), rngs, top_k=top_k, **room)) == best
 
 
 # Faults are one clear line.

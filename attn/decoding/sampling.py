@@ -65,9 +65,9 @@ def sample(
 
     noise = jax.vmap(jax.vmap(draw))(rngs)
     if top_k is None:
-      return jnp.argmax(log_probs / temperature + noise, axis=-1)
+      return jnp.argmax(_tempered(log_probs, temperature) + noise, axis=-1)
     best, ids = jax.lax.top_k(log_probs, size)
-    at = jnp.argmax(best / temperature + noise, axis=-1)
+    at = jnp.argmax(_tempered(best, temperature) + noise, axis=-1)
     return jnp.take_along_axis(ids, at[..., None], axis=-1)[..., 0]
 
   return follow(
@@ -81,3 +81,9 @@ def sample(
     bos=bos,
     pad=pad,
   )
+
+
+def _tempered(log_probs: Float[Array, "b k c"], temperature: float) -> Float[Array, "b k c"]:
+  """Divided by the temperature, the best at 0: however low it is, that one is not lost to -inf."""
+  below = log_probs - log_probs.max(axis=-1, keepdims=True)
+  return below / max(temperature, float(jnp.finfo(jnp.float32).tiny))
