@@ -17,9 +17,10 @@ from attn.evaluation.alignment import Links
 
 GoldFormat = Literal["pharaoh", "naacl", "rwth"]
 
-_PHARAOH: Final = re.compile(r"(\d+)([-?p])(\d+)")
-_NAACL: Final = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+\d*\.?\d+)?")
-_RWTH: Final = re.compile(r"(?:SENT:\s*(\d+)|([SP])\s+(\d+)\s+(\d+))")
+_NUMBER: Final = r"(\d{1,9})"  # Python refuses to read thousands of digits
+_PHARAOH: Final = re.compile(rf"{_NUMBER}([-?p]){_NUMBER}")
+_NAACL: Final = re.compile(rf"{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}(?:\s+([SP]))?(?:\s+\d*\.?\d+)?")
+_RWTH: Final = re.compile(rf"(?:SENT:\s*{_NUMBER}|([SP])\s+{_NUMBER}\s+{_NUMBER})")
 
 
 class Gold(NamedTuple):
