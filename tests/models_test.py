@@ -435,7 +435,7 @@ def test_positions_that_a_location_score_does_not_know_are_counted_or_refused():
   np.testing.assert_array_equal(memory.overflow, [8, 0, 0])
   np.testing.assert_array_equal(memory.mask.sum(1), [5, 1, 4])
   strict = dataclasses.replace(config, location_overflow="error")
-  with pytest.raises(ValueError, match="padded to 13 positions and model.location_length is 5"):
+  with pytest.raises(ConfigError, match="padded to 13 positions and model.location_length is 5"):
     encoded(strict, params, source, lengths)
 
 

@@ -9,6 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 import attn
+from attn.configs import ConfigError
 from attn.models.config import ModelConfig
 from attn.models.initialisation import recipe
 
@@ -143,11 +144,11 @@ class Location(nnx.Module):
     """h_s, of which only the number counts.
 
     Raises:
-      ValueError: with `location_overflow='error'`, for sources padded to more than L.
+      ConfigError: with `location_overflow='error'`, for sources padded to more than L.
     """
     size, known = annotations.shape[-2], self.w_a.shape[0]
     if self.strict and size > known:
-      raise ValueError(
+      raise ConfigError(
         f"sources are padded to {size} positions and model.location_length is {known}: raise it, or"
         " set model.location_overflow=drop"
       )
