@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import functools
 import json
 import os
 import pathlib
@@ -598,6 +599,26 @@ def test_a_finished_run_returns_at_once_and_comes_back_from_its_folder(finished)
     jax.tree.map(np.testing.assert_array_equal, trained.params, other.params)
 
 
+def mean_of(folder, trained, steps):
+  """The mean of the parameters that the checkpoints of these steps hold."""
+  config = trained.config
+  like = state.create(config.model, config.optimizer, config.steps, jax.random.key(0))
+  with checkpoints.Checkpoints(folder / "checkpoints") as kept:
+    held = [kept.restore(step, like)[0].params for step in steps]
+  return jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *held)
+
+
+def test_the_mean_of_the_last_checkpoints(finished):
+  folder, _, trained = finished
+  mean = training.load(folder, average=2)
+  assert mean.step == 60 and mean.source == trained.source
+  close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+  jax.tree.map(close, mean.params, mean_of(folder, trained, (56, 60)))
+  told = f"^{folder}/checkpoints has 2 checkpoints to average, not 3: keep_last or keep_best says"
+  with pytest.raises(configs.ConfigError, match=told):
+    training.load(folder, average=3)
+
+
 def test_metrics_hold_a_line_every_few_steps_and_the_loss_falls(finished):
   rows = lines(finished[0])
   assert [row["step"] for row in rows if "loss" in row] == list(range(4, 61, 4))
@@ -642,6 +663,9 @@ def test_a_run_without_a_lower_dev_loss_ends_and_its_best_model_is_kept(data_dir
   assert loss == losses[steps[0]]
   kept = {int(path.name) for path in (folder / "checkpoints").iterdir()}
   assert kept >= {*steps[:2], last} and len(kept) <= 4
+  close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+  mean = training.load(folder, average=2).params
+  jax.tree.map(close, mean, mean_of(folder, trained, steps[:2]))
   before = sorted(folder.rglob("*"))
   assert training.train(config, folder).step == steps[0]
   assert sorted(folder.rglob("*")) == before
@@ -745,6 +769,18 @@ def test_a_run_goes_on_only_with_the_symbols_that_it_began_with(finished, tmp_pa
   with pytest.raises(configs.ConfigError, match="trained on another target vocabulary"):
     training.train(finished[1], folder)
   assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("change", [('"a"', '"A"'), ('"a",', "")])
+def test_a_vocabulary_of_another_run_is_refused_whatever_its_size(finished, tmp_path, change):
+  folder = shutil.copytree(finished[0], tmp_path / "run")
+  path = folder / "source.vocabulary.json"
+  path.write_text(path.read_text().replace(*change))
+  with pytest.raises(configs.ConfigError, match=f"^{path} is of another run than the checkpoints"):
+    training.load(folder)
+  cut("checkpoints/60/record/metadata")(folder)  # that of 56 tells
+  with pytest.raises(configs.ConfigError, match=f"^{path} is of another run than the checkpoints"):
+    training.load(folder)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Vocabularies: symbols to ids and back."""
 
 import collections
+import hashlib
 import itertools
 import json
 import os
@@ -141,10 +142,17 @@ class Vocabulary:
     The file appears whole or not at all, whenever the process dies.
     """
     path = pathlib.Path(path)
-    text = json.dumps({"level": self.level, **self._content()}, indent=1) + "\n"
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(text.encode("ascii"))
+    temporary.write_bytes(self._bytes())
     os.replace(temporary, path)
+
+  def digest(self) -> str:
+    """Returns letters that tell it from any other vocabulary."""
+    return hashlib.sha256(self._bytes()).hexdigest()[:16]
+
+  def _bytes(self) -> bytes:
+    text = json.dumps({"level": self.level, **self._content()}, indent=1)
+    return f"{text}\n".encode("ascii")
 
   def _content(self) -> dict[str, Any]:
     """What the file holds besides the level."""

@@ -41,6 +41,7 @@ class Checkpoints:
   it is raised by the next save, or at the end.
 
   Attributes:
+    folder: where they are.
     best: steps to keep besides the newest ones.
   """
 
@@ -52,7 +53,7 @@ class Checkpoints:
       keep: how many of the newest stay.
     """
     self.best: Sequence[int] = ()
-    self._folder, self._keep = folder, keep
+    self.folder, self._keep = folder, keep
     self._saving: int | None = None
     self._quiet = _Quiet()
     self._manager = ocp.CheckpointManager(
@@ -86,7 +87,7 @@ class Checkpoints:
     """
     self._wait()
     if jax.process_index() == 0:
-      for left in self._folder.glob(f"*{_UNFINISHED}*"):  # by a save that was killed or failed
+      for left in self.folder.glob(f"*{_UNFINISHED}*"):  # by a save that was killed or failed
         shutil.rmtree(left, ignore_errors=True)
     # On a CPU Orbax would read the very memory that the next update, which owns the state, fills.
     own = jax.tree.map(jnp.copy, state) if jax.default_backend() == "cpu" else state
@@ -113,7 +114,7 @@ class Checkpoints:
       latest = max(self._manager.all_steps(), default=None)
       then = "begins anew" if latest is None else f"goes on from step {latest}"
       raise TrainingError(
-        f"the checkpoint of step {self._saving} cannot be written into {self._folder} ({reason}):"
+        f"the checkpoint of step {self._saving} cannot be written into {self.folder} ({reason}):"
         f" put that right and give the same command, which {then}"
       ) from error
 
@@ -153,7 +154,7 @@ class Checkpoints:
     except Exception as error:  # Orbax and tensorstore tell of damage in errors of any type
       reason = (str(error).splitlines() or [type(error).__name__])[0].partition(". See")[0]
       raise TrainingError(
-        f"the checkpoint of step {step} in {self._folder} cannot be read ({reason:.160})"
+        f"the checkpoint of step {step} in {self.folder} cannot be read ({reason:.160})"
       ) from error
 
   def newest(
@@ -176,12 +177,12 @@ class Checkpoints:
 
   def set_aside(self, step: int) -> pathlib.Path:
     """Moves a damaged checkpoint to where no run looks for it."""
-    aside = self._folder.parent / "damaged" / str(step)
+    aside = self.folder.parent / "damaged" / str(step)
     if jax.process_index() == 0:
       aside.parent.mkdir(exist_ok=True)
       while aside.exists():
         aside = aside.with_name(f"{aside.name}.again")
-      os.replace(self._folder / str(step), aside)
+      os.replace(self.folder / str(step), aside)
     devices.meet(f"{step} set aside")
     self._manager.reload()
     return aside

@@ -117,7 +117,7 @@ def _train(config: TrainConfig, folder: pathlib.Path, label: str, tensorboard: b
   first = jax.process_index() == 0
   if first:
     _tell(label, store, cut)
-  run = _Run(config, folder, devices)
+  run = _Run(config, folder, devices, workdir.digests(source, target))
   if first:
     workdirs.claim(folder, asked)  # only now: what has failed by here leaves the folder free
   spread.meet("claimed")
@@ -148,8 +148,11 @@ def _tell(label: str, store: pipeline.TokenStore, cut: dict[str, Any]) -> None:
 class _Run:
   """The moving parts of one run between two checkpoints."""
 
-  def __init__(self, config: TrainConfig, folder: pathlib.Path, devices: Devices):
+  def __init__(
+    self, config: TrainConfig, folder: pathlib.Path, devices: Devices, vocabularies: dict[str, str]
+  ):
     self.config, self.folder, self.devices = config, folder, devices
+    self.vocabularies = vocabularies
     self.rng = jax.random.key(config.seed)
     make = state.create
     if devices.everywhere is not None:
@@ -299,6 +302,7 @@ class _Run:
       "since": self.since,
       "best": self.best,
       "ended": ended,
+      "vocabularies": self.vocabularies,
     }
     self.checkpoints.save(self.step, self.state, record)
 

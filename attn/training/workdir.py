@@ -1,11 +1,14 @@
 """A run's folder: its configuration, vocabularies and checkpoints, and how they come back."""
 
+import contextlib
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from attn import configs, workdirs
 from attn.data.vocabulary import Vocabulary
@@ -59,6 +62,30 @@ def saved_vocabularies(workdir: pathlib.Path) -> tuple[Vocabulary, Vocabulary]:
   return vocabularies[0], vocabularies[1]
 
 
+def digests(source: Vocabulary, target: Vocabulary) -> dict[str, str]:
+  """What a checkpoint's record says of the vocabularies that its parameters belong to."""
+  return {"source": source.digest(), "target": target.digest()}
+
+
+def _refuse_another_runs(
+  folder: pathlib.Path, checkpoints: Checkpoints, now: dict[str, str]
+) -> None:
+  """Makes sure that the vocabularies of these digests are those of the checkpoints.
+
+  Raises:
+    ConfigError: one is of another run.
+  """
+  for step in reversed(checkpoints.steps):
+    with contextlib.suppress(TrainingError):  # reading its parameters will tell
+      for side, digest in checkpoints.record(step).get("vocabularies", {}).items():
+        if digest != now[side]:
+          raise configs.ConfigError(
+            f"{folder}/{side}.vocabulary.json is of another run than the checkpoints: put back"
+            " that of this run, or train again in another --workdir"
+          )
+      return
+
+
 def refuse_other_symbols(workdir: pathlib.Path, source: Vocabulary, target: Vocabulary) -> None:
   """Makes sure that a run with checkpoints goes on with the symbols that it began with.
 
@@ -93,18 +120,23 @@ def resolve(config: TrainConfig, source: Vocabulary, target: Vocabulary) -> Trai
   return configs.override(config, {f"model.{name}": size for name, size in sizes.items()})
 
 
-def load(workdir: str | os.PathLike[str]) -> Trained:
+def load(workdir: str | os.PathLike[str], *, average: int = 1) -> Trained:
   """The model that training left in `workdir`.
 
   It comes from the newest checkpoint, or from the best where the run keeps the best. One that
   cannot be read is passed over with a line on stderr.
 
+  Args:
+    workdir: the run's folder.
+    average: of how many checkpoints to take the mean of the parameters: the newest ones, or the
+      best where the run keeps the best.
+
   Raises:
     FileNotFoundError: the folder holds no run, or no checkpoint yet.
-    ConfigError: its configuration or a vocabulary is damaged.
-    TrainingError: no checkpoint can be read.
+    ConfigError: its configuration or a vocabulary is damaged, or it keeps fewer checkpoints.
+    TrainingError: no checkpoint can be read, or one that belongs to an average.
   """
-  return read(pathlib.Path(workdir))[0]
+  return read(pathlib.Path(workdir), average=average)[0]
 
 
 def may_have_ended(folder: pathlib.Path, steps: int) -> bool:
@@ -123,7 +155,7 @@ def may_have_ended(folder: pathlib.Path, steps: int) -> bool:
       return True
 
 
-def read(folder: pathlib.Path, *, quiet: bool = False) -> tuple[Trained, bool]:
+def read(folder: pathlib.Path, *, quiet: bool = False, average: int = 1) -> tuple[Trained, bool]:
   """As `load`: the model, and whether its run has come to its end."""
   if not (folder / "config.json").exists():
     raise FileNotFoundError(f"{folder} holds no trained model: run launch.train there first")
@@ -136,6 +168,7 @@ def read(folder: pathlib.Path, *, quiet: bool = False) -> tuple[Trained, bool]:
     if not steps:
       raise FileNotFoundError(f"{folder} has no checkpoint yet: its training has to go on first")
     source, target = saved_vocabularies(folder)
+    _refuse_another_runs(folder, checkpoints, digests(source, target))
     config = resolve(config, source, target)
     like = jax.eval_shape(
       lambda rng: state.create(config.model, config.optimizer, config.steps, rng),
@@ -148,6 +181,25 @@ def read(folder: pathlib.Path, *, quiet: bool = False) -> tuple[Trained, bool]:
     if best and best[0] != found.step:
       chosen, more = checkpoints.newest(like, [*best, found.step])
       found, faults = chosen or found, faults + more
+    params = state.usable(found.state)
+    if average != 1:
+      params = _mean(checkpoints, like, best or steps[::-1], average)
   for fault in [] if quiet else faults:
     print(f"{fault}: taking that of step {found.step}", file=sys.stderr)
-  return Trained(state.usable(found.state), config, source, target, found.step), ended
+  return Trained(params, config, source, target, found.step), ended
+
+
+def _mean(
+  checkpoints: Checkpoints, like: state.TrainState, steps: Sequence[int], count: int
+) -> Params:
+  """The mean of the parameters to use of the first `count` of `steps`."""
+  if not 1 <= count <= len(steps):
+    raise configs.ConfigError(
+      f"{checkpoints.folder} has {len(steps)} checkpoints to average, not {count}: keep_last or"
+      " keep_best says how many training keeps"
+    )
+  total = None
+  for step in steps[:count]:
+    params = state.usable(checkpoints.restore(step, like)[0])
+    total = params if total is None else jax.tree.map(jnp.add, total, params)
+  return jax.tree.map(lambda leaf: leaf / count, total)
