@@ -22,7 +22,6 @@ counted from 1) and rwth (`SENT: n`, then lines `S i j` or `P i j`). --gold_base
 """
 
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
   from attn.evaluation.alignment_files import Gold
   from attn.training import Trained
 
-FLAGS = flags.define("workdir", "source", "target", "output", "lengths")
+FLAGS = flags.define("workdir", "source", "target", "output", "lengths", "average")
 absl_flags.DEFINE_enum(
   "symmetrise",
   "grow-diag-final",
@@ -61,34 +60,34 @@ def main(values: absl_flags.FlagValues) -> int:
 
   sources, targets = textfiles.read_parallel(values.source, values.target)
   gold = None
-  models = [resolve.trained(folder) for folder in folders]
-  sizes = counted(models, folders, sources, targets)
-  if values.gold:
-    base = None if values.gold_base is None else int(values.gold_base)
-    base = 0 if base is None and values.gold_format == "pharaoh" else base
-    gold = alignment_files.read_gold(values.gold, values.gold_format, base=base, lengths=sizes)
-  links = aligned(models, sources, targets, values.threshold, values.symmetrise)
-  with flags.writing("output", values.output or "-") as file:
+  with flags.writing("output", values.output) as file:
+    models = [resolve.trained(folder, values.average) for folder in folders]
+    sizes = counted(models, folders, sources, targets)
+    if values.gold:
+      base = None if values.gold_base is None else int(values.gold_base)
+      base = 0 if base is None and values.gold_format == "pharaoh" else base
+      gold = alignment_files.read_gold(values.gold, values.gold_format, base=base, lengths=sizes)
+    links = aligned(models, sources, targets, values.threshold, values.symmetrise)
     file.write("".join(f"{alignment_files.pharaoh(one)}\n" for one in links).encode("ascii"))
   if gold is not None:
     told = scores(links, gold, models[0], sources, sizes, flags.edges(values))
-    print(told, file=sys.stderr if (values.output or "-") == "-" else sys.stdout)
+    print(told, file=flags.beside(values.output))
   return 0
 
 
 def check(values: absl_flags.FlagValues) -> list[pathlib.Path]:
   """Returns the folders of the runs; tells what is missing or does not go together."""
   flags.require(values, workdir="RUN", source="FILE", target="FILE")
-  for name in ("source", "target", "gold"):
-    flags.refuse_the_same({name: values[name].value or "-", "output": values.output or "-"})
+  files = {name: values[name].value for name in ("source", "target", "gold")}
+  flags.refuse_the_same(files, {"output": values.output})
   folders = [pathlib.Path(word) for word in values.workdir.split(",")]
   if len(folders) > 2:
     raise flags.UserError(f"--workdir={values.workdir}: give one run, or one and its reverse")
   if values["symmetrise"].present and len(folders) == 1:
     raise flags.UserError("--symmetrise joins the links of two runs: --workdir=RUN,REVERSE_RUN")
   flags.refuse_without(values, "gold", "gold_format", "gold_base", "lengths")
-  if values.threshold == 0:
-    raise flags.UserError("--threshold=0 would link everything: give a weight above 0")
+  if values.threshold is not None and not values.threshold > 0:  # NaN is no weight either
+    raise flags.UserError(f"--threshold={values.threshold:g}: give a weight above 0, up to 1")
   if values.gold_format == "naacl" and values.gold_base == "0":
     raise flags.UserError("--gold_base=0: naacl counts from 1")
   if values.gold_format == "rwth" and values.gold_base is None:

@@ -8,8 +8,9 @@ Examples:
 The page stands for itself: open it in a browser, without a network. Choose a sentence, hover over a
 word of the translation to see what it was read from, and step through the actions that wrote it,
 each with its numbers. Each line has the best three hypotheses of the search, or as many as --nbest
-says. --figures=FOLDER adds a PNG and an SVG of the weights of the best. Empty lines are left out. A
-page of a few dozen sentences opens at once; one of thousands does not.
+says. --figures=FOLDER adds a PNG and an SVG of the weights of the best. Lines that are empty, or of
+more than 500 symbols, are left out. A page of a few dozen sentences opens at once; one of thousands
+does not.
 """
 
 import pathlib
@@ -22,8 +23,9 @@ from launch import flags, resolve
 
 if TYPE_CHECKING:
   from attn.evaluation.traces import System, Trace
+  from attn.training import Trained
 
-FLAGS = flags.define("workdir", "input", "nbest")
+FLAGS = flags.define("workdir", "input", "nbest", "average")
 absl_flags.DEFINE_string(
   "output", None, "FILE of the page (default: attention.html in the workdir)", flag_values=FLAGS
 )
@@ -31,6 +33,7 @@ absl_flags.DEFINE_string("figures", None, "FOLDER for a heat map of each line", 
 
 
 _SHOWN = 3  # hypotheses of a line, unless another number is asked for
+_LONGEST = 500  # symbols of a line: a page holds numbers for each of them at each step
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -43,9 +46,14 @@ def main(values: absl_flags.FlagValues) -> int:
     raise flags.UserError(f"{workdir} holds no trained model; launch.train makes one")
   if output.is_dir():
     raise flags.UserError(f"--output={output} is a folder; give the name of a file in it")
-  flags.refuse_the_same({"input": given, "output": str(output)})
+  flags.refuse_the_same({"input": given}, {"output": str(output)})
   lines = read(given)
-  system, sentences = traced(workdir, lines, values.nbest)
+  resolve.make_folder(output.parent, "output")  # before the work that would be lost
+  if values.figures:
+    resolve.make_folder(pathlib.Path(values.figures), "figures")
+  trained = resolve.trained(workdir, values.average)
+  lines = shown(given, lines, trained)
+  system, sentences = traced(workdir.resolve().name, trained, lines, values.nbest)
   from attn.report import attention_page
 
   attention_page.write(output, system, sentences)
@@ -72,11 +80,26 @@ def read(name: str) -> dict[str, str]:
   return kept
 
 
+def shown(name: str, lines: dict[str, str], trained: "Trained") -> dict[str, str]:
+  """Returns the lines that are not too long to be shown.
+
+  Raises:
+    UserError: all are.
+  """
+  sizes = {number: len(trained.source.encode(line)) for number, line in lines.items()}
+  for number, size in sizes.items():
+    if size > _LONGEST:
+      _warn(f"{number} has {size:,} symbols and is left out: a page shows {_LONGEST} at most")
+  kept = {number: line for number, line in lines.items() if sizes[number] <= _LONGEST}
+  if not kept:
+    raise flags.UserError(f"--input={name} holds no line of at most {_LONGEST} symbols")
+  return kept
+
+
 def traced(
-  workdir: pathlib.Path, lines: dict[str, str], nbest: int | None
+  name: str, trained: "Trained", lines: dict[str, str], nbest: int | None
 ) -> "tuple[System, list[Trace]]":
-  """Translates lines with the model in `workdir`; returns it and what its steps computed."""
-  trained = resolve.trained(workdir)
+  """Translates lines with a model; returns it, under this name, and what its steps computed."""
   from attn.data.vocabulary import UNK
   from attn.decoding import inspection, translation
 
@@ -106,7 +129,7 @@ def traced(
   )
   search = f"beam {config.search.beam}, alpha {config.search.alpha:g}"
   facts = [("search", search), ("updates", f"{trained.step:,}"), ("data", config.data.name)]
-  return inspection.system(config.model, workdir.resolve().name, facts), sentences
+  return inspection.system(config.model, name, facts), sentences
 
 
 def draw(folder: pathlib.Path, system: "System", sentences: "list[Trace]") -> None:

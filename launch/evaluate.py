@@ -3,7 +3,7 @@
 Examples:
   python -m launch.evaluate --hypotheses=out.txt --references=ref.txt
   python -m launch.evaluate --hypotheses=base.txt,new.txt --references=ref.txt,second.txt \\
-    --source=src.txt --vocabulary=RUN/source.vocabulary.json --output=scores.json
+    --source=src.txt --vocabulary=RUN --output=scores.json
   python -m launch.evaluate --hypotheses=out.txt --references=ref.txt --metric=token_error_rate
 
 Line n of each file belongs to line n of the others; an empty line of a second or later references
@@ -16,14 +16,18 @@ Every score has a 95% interval, by 1,000 draws of lines with replacement. Severa
 are systems: each is compared with the first one on the same draws (Koehn 2004), and p is the share
 of draws in which the difference is not of the sign that it has in all. BLEU and chrF have
 sacreBLEU's interval and p. With --source the scores are also shown by the length of the source, in
-words; with --vocabulary by its length in symbols of that, and by the share of unknown ones.
+words; with --vocabulary by its length in symbols of that, and by the share of unknown ones. It is a
+run's folder, which stands for its vocabulary of sources, or the file of one.
 
 --output has {"signatures": {metric: sacreBLEU's}, "scores": [{"metric", "by", "group", "system",
 "n", "value", "low", "high", "difference", "p_value"}, ...]}, null where there is nothing to tell.
 """
 
+import contextlib
 import json
 import math
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -47,7 +51,7 @@ absl_flags.DEFINE_list(
   "references", [], "FILE[,FILE...] of what is right, one or more", flag_values=FLAGS
 )
 absl_flags.DEFINE_string(
-  "vocabulary", None, "FILE.json: a run's source.vocabulary.json", flag_values=FLAGS
+  "vocabulary", None, "RUN, or its source.vocabulary.json: what is unknown", flag_values=FLAGS
 )
 absl_flags.DEFINE_multi_enum(
   "metric", [], METRICS, "a score to show (repeatable)", flag_values=FLAGS
@@ -62,14 +66,28 @@ def main(values: absl_flags.FlagValues) -> int:
     raise flags.UserError(f"--hypotheses has {repeated[0]} twice")
   flags.refuse_without(values, "source", "vocabulary", "lengths")
   edges = flags.edges(values)
+  vocabulary = vocabulary_file(values.vocabulary)
+  names = "hypotheses", "references", "source"
+  files = {**{name: values[name].value for name in names}, "vocabulary": vocabulary}
+  flags.refuse_the_same(files, {"output": values.output})
+  with contextlib.ExitStack() as stack:
+    sink = stack.enter_context(flags.writing("output", values.output)) if values.output else None
+    rows, signatures = scored(values, edges, vocabulary)
+    shown = [table(rows), *(f"{metric}: {one}" for metric, one in signatures.items())]
+    print("\n".join(shown), file=flags.beside(values.output) if sink else sys.stdout)
+    if sink:
+      sink.write(plain(rows, signatures))
+  return 0
+
+
+def scored(
+  values: absl_flags.FlagValues, edges: Sequence[int], vocabulary: str | None
+) -> "tuple[list[Row], dict[str, str]]":
+  """Returns all scores of the files, and sacreBLEU's signatures by metric."""
   from attn.data import textfiles
   from attn.evaluation import comparison, groups
 
   source = [values.source] if values.source else []
-  named = {"hypotheses": values.hypotheses, "references": values.references, "source": source}
-  for flag, files in named.items():
-    for file in files:
-      flags.refuse_the_same({flag: file, "output": values.output or "-"})
   texts = textfiles.read_parallel(*values.hypotheses, *values.references, *source)
   if not texts[0]:
     raise flags.UserError(f"{values.hypotheses[0]} has no lines: there is nothing to score")
@@ -78,19 +96,21 @@ def main(values: absl_flags.FlagValues) -> int:
   references = [[one, *filter(None, more)] for one, *more in zip(first, *others, strict=True)]
   chosen = [groups.everything(len(first))]
   if source:
-    chosen += source_groups(texts[-1], edges, values.vocabulary)
+    chosen += source_groups(texts[-1], edges, vocabulary)
   rows, signatures = [], {}
   for metric in dict.fromkeys(values.metric) or _SHOWN:
     found, signature = comparison.compare(metric, systems, references, chosen)
     rows += found
     if signature:
       signatures[metric] = signature
-  print(table(rows))
-  for metric, signature in signatures.items():
-    print(f"{metric}: {signature}")
-  if values.output:
-    write(values.output, rows, signatures)
-  return 0
+  return rows, signatures
+
+
+def vocabulary_file(given: str | None) -> str | None:
+  """Returns the file of a vocabulary: what was given, or in a run's folder that of its sources."""
+  if given is None or not os.path.isdir(given):
+    return given
+  return os.path.join(given, "source.vocabulary.json")
 
 
 def source_groups(
@@ -140,14 +160,13 @@ def table(rows: "Iterable[Row]") -> str:
   return resolve.rows(cells)
 
 
-def write(name: str, rows: "Iterable[Row]", signatures: dict[str, str]) -> None:
-  """Writes all scores as JSON."""
+def plain(rows: "Iterable[Row]", signatures: dict[str, str]) -> bytes:
+  """Returns all scores as JSON."""
   from attn.report import results
 
   scores = results.to_plain([row._asdict() for row in rows])
   text = json.dumps({"signatures": signatures, "scores": scores}, indent=1, allow_nan=False)
-  with flags.writing("output", name) as file:
-    file.write(f"{text}\n".encode())
+  return f"{text}\n".encode()
 
 
 def _number(value: float) -> str:

@@ -12,15 +12,16 @@ its help, or say what is wrong with its flags, at once.
 import contextlib
 import difflib
 import errno
+import io
 import os
 import pathlib
 import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 from absl import flags
 
@@ -126,6 +127,13 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
     ),
     values,
   ),
+  "average": lambda values: flags.DEFINE_integer(
+    "average",
+    1,
+    "mean of the parameters of so many checkpoints: the newest, or the best where they are kept",
+    lower_bound=1,
+    flag_values=values,
+  ),
   "attention": _text("attention", "FILE.npz or FILE.jsonl: write the weights of each hypothesis"),
 }
 
@@ -144,13 +152,29 @@ def require(values: flags.FlagValues, **kinds: str) -> None:
       raise UserError(f"--{name}={kind} is missing")
 
 
-def refuse_the_same(files: dict[str, str]) -> None:
-  """Raises UserError where two flags name one file; `files` has what each of them says."""
-  names = {flag: os.path.realpath(name) for flag, name in files.items() if name != "-"}
-  for flag, name in names.items():
-    same = [f"--{other}" for other, path in names.items() if path == name]
-    if len(same) > 1:
-      raise UserError(f"{' and '.join(same)} are the same file, {files[flag]}")
+_Named = dict[str, str | Sequence[str] | None]
+
+
+def refuse_the_same(read: _Named, written: _Named) -> None:
+  """Raises UserError where a file to write is one to read, or another one to write.
+
+  Args:
+    read: by flag, the file to read, several, or none.
+    written: by flag, the file to write, if any.
+  """
+  known = [(flag, name) for flag, value in read.items() for name in _files(value)]
+  for flag, value in written.items():
+    for name in _files(value):
+      for other, file in known:
+        if os.path.realpath(file) == os.path.realpath(name):
+          raise UserError(f"--{other} and --{flag} are the same file, {file}")
+      known.append((flag, name))
+
+
+def _files(value: str | Sequence[str] | None) -> list[str]:
+  """The files that a flag names; standard input and output are none."""
+  names = [value] if isinstance(value, str) else value or []
+  return [name for name in names if name != "-"]
 
 
 def refuse_without(values: flags.FlagValues, needed: str, *names: str) -> None:
@@ -249,14 +273,14 @@ def help_text(doc: str, values: flags.FlagValues) -> str:
 
 
 @contextlib.contextmanager
-def writing(flag: str, name: str) -> Iterator[BinaryIO]:
+def writing(flag: str, name: str | None) -> Iterator[BinaryIO]:
   """Yields a file that takes the name `name` when all is written; a device or pipe as it is.
 
   Args:
     flag: what named it.
-    name: its path; - is standard output.
+    name: its path; - and None are standard output.
   """
-  if name == "-":
+  if name in (None, "-"):
     yield sys.stdout.buffer
     return
   path = pathlib.Path(os.path.realpath(name))
@@ -274,6 +298,11 @@ def writing(flag: str, name: str) -> Iterator[BinaryIO]:
   finally:
     if whole:
       target.unlink(missing_ok=True)
+
+
+def beside(output: str | None) -> TextIO:
+  """Returns where to tell about an output: standard error where standard output has its lines."""
+  return sys.stderr if output in (None, "-") else sys.stdout
 
 
 # Ending.
@@ -333,6 +362,8 @@ def run(
   # Some initialisers take seconds at random while OpenBLAS's threads fight over busy cores. It
   # reads this once, when numpy is first imported.
   os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+  if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may be in no encoding at all
+    sys.stdout.reconfigure(errors="backslashreplace")
   for name in ("SIGTERM", "SIGHUP"):
     if hasattr(signal, name):
       signal.signal(getattr(signal, name), _terminate)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from launch.flags import UserError, nearest
 
 if TYPE_CHECKING:
+  from attn.decoding.config import SearchConfig
   from attn.report.results import Result
   from attn.training import Trained
 
@@ -138,20 +139,20 @@ def digest(config: Any) -> str:
 # Workdirs.
 
 
-def make_folder(workdir: pathlib.Path) -> None:
-  """Makes a folder, and refuses one that cannot be written into."""
+def make_folder(folder: pathlib.Path, flag: str = "workdir") -> None:
+  """Makes the folder that a flag asks for, and refuses one that cannot be written into."""
   try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=workdir):
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
       pass
   except OSError as error:
     raise UserError(
-      f"cannot write into {workdir}: {error.strerror}; give another --workdir"
+      f"cannot write into {folder}: {error.strerror}; give another --{flag}"
     ) from error
 
 
-def trained(workdir: pathlib.Path) -> "Trained":
-  """Returns the model that training left in a folder."""
+def trained(workdir: pathlib.Path, average: int = 1) -> "Trained":
+  """Returns the model that training left in a folder, or the mean of its `average` last or best."""
   untrained = UserError(f"{workdir} holds no trained model; launch.train makes one")
   if not (workdir / "config.json").exists():
     raise untrained
@@ -163,9 +164,35 @@ def trained(workdir: pathlib.Path) -> "Trained":
   from attn import training
 
   try:
-    return training.load(workdir)
+    return training.load(workdir, average=average)
   except FileNotFoundError as error:
     raise UserError(str(error)) from None
+
+
+def together(text: str, average: int = 1) -> "tuple[Trained, ...]":
+  """Returns the models in `RUN`, or in `RUN,RUN`, which have the same vocabularies."""
+  workdirs = [pathlib.Path(folder) for folder in text.split(",")]
+  models = tuple(trained(workdir, average) for workdir in workdirs)
+  for workdir, model in zip(workdirs, models, strict=True):
+    for side in ("source", "target"):
+      if getattr(model, side) != getattr(models[0], side):
+        raise UserError(
+          f"{workdir} has another {side} vocabulary than {workdirs[0]}: models that work together"
+          " need the same"
+        )
+  return models
+
+
+def searched(model: "Trained", assignments: Sequence[str]) -> "SearchConfig":
+  """Returns how to search: as the run says, and as `--set` does."""
+  from attn import configs
+
+  if other := [text for text in assignments if not text.strip().startswith("search.")]:
+    raise UserError(
+      f"--set={other[0]} is not about the search; a trained model takes search.* alone"
+    )
+  search: SearchConfig = configs.assign(model.config, assignments).search
+  return search
 
 
 def result(workdir: pathlib.Path, config: Any) -> "Result | None":

@@ -7,12 +7,14 @@ Examples:
   python -m launch.translate --workdir=RUN,ANOTHER,A_THIRD
   python -m launch.translate --workdir=RUN --input=words.txt --replace_unknown=dictionary.tsv
 
-Only a newline ends a line, with a carriage return right before it or without, and an empty line
-stays empty. Text is UTF-8. Lines are answered as they come, so the command works between pipes.
-Warnings go to standard error. An output file appears when it is whole.
+Only a newline ends a line, with a carriage return right before it or without, and a line that is
+empty, or holds nothing but space, comes out empty. Text is UTF-8. Lines are answered as they come,
+so the command works between pipes. Warnings go to standard error. An output file appears when it is
+whole.
 
 Several folders are models that translate together; their vocabularies must be the same, and the
 first one's settings hold. --set changes how it is searched: search.beam, search.alpha and so on.
+--average=3 takes of each run the mean of the last three checkpoints' parameters, or of the best.
 
 --replace_unknown lets the model say <unk> where it has no word, and writes for it the source word
 of the largest weight: as the dictionary has it, a TSV of source and target words, else as it is.
@@ -31,7 +33,6 @@ arrays LINE.RANK.NAME, such as 0.0.weights. Lines without or with thousands of s
 
 import contextlib
 import dataclasses
-import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -41,39 +42,43 @@ from absl import flags as absl_flags
 from launch import attention_files, flags, resolve
 
 if TYPE_CHECKING:
-  from attn.decoding.config import SearchConfig
   from attn.decoding.translation import Translation
   from attn.training import Trained
 
-FLAGS = flags.define("workdir", "input", "output", "set", "nbest", "attention", "replace_unknown")
+FLAGS = flags.define(
+  "workdir", "input", "output", "set", "nbest", "attention", "replace_unknown", "average"
+)
 
 # From lines and their numbers in the input, from 1, to the lines to write for each.
 Translator = Callable[[list[str], list[int]], list[list[str]]]
 
 _LINES = 1024  # most lines translated at once
 _BYTES = 1 << 16
+_SWITCHES = ("true", "false")  # what a flag is that is given without a value, or as --no...
 _END = "</s>"
 
 
 def main(values: absl_flags.FlagValues) -> int:
   """Translates what the flags name."""
   flags.require(values, workdir="RUN")
-  files = {"input": values.input or "-", "output": values.output or "-"}
-  if values.attention:
-    files["attention"] = values.attention
-    if not values.attention.endswith(attention_files.SUFFIXES):
-      known = " or ".join(attention_files.SUFFIXES)
-      raise flags.UserError(f"--attention={values.attention} must end in {known}")
-  flags.refuse_the_same(files)
+  if values.attention and not values.attention.endswith(attention_files.SUFFIXES):
+    known = " or ".join(attention_files.SUFFIXES)
+    raise flags.UserError(f"--attention={values.attention} must end in {known}")
+  dictionary = None if values.replace_unknown in _SWITCHES else values.replace_unknown
+  flags.refuse_the_same(
+    {"input": values.input, "replace_unknown": dictionary},
+    {"output": values.output, "attention": values.attention},
+  )
   with contextlib.ExitStack() as stack:
-    source = stack.enter_context(_reading(files["input"]))
-    sink = stack.enter_context(flags.writing("output", files["output"]))
+    source = stack.enter_context(_reading(values.input or "-"))
+    sink = stack.enter_context(flags.writing("output", values.output))
     answers = translator(
-      [pathlib.Path(folder) for folder in values.workdir.split(",")],
+      values.workdir,
+      average=values.average,
       assignments=values.set,
       nbest=values.nbest,
       attention=_attention_writer(values.attention, stack),
-      replacements=_replacements(values.replace_unknown),
+      replacements=_replacements(values.replace_unknown, dictionary),
     )
     translate(source, sink, answers, empty=lambda number: _answer(number, "", 0.0, values.nbest))
   return 0
@@ -88,40 +93,38 @@ def _attention_writer(
   return stack.enter_context(attention_files.writer(name, file))
 
 
-def _replacements(asked: str | None) -> dict[str, str] | None:
+def _replacements(asked: str | None, dictionary: str | None) -> dict[str, str] | None:
   """Returns the dictionary of `--replace_unknown`, empty if it names none; None where it is off."""
-  if asked in (None, "false"):
-    return None
-  if asked == "true":
-    return {}
+  if dictionary is None:
+    return {} if asked == "true" else None
   from attn.data import textfiles
 
-  return dict(reversed(textfiles.read_pairs(asked, None, (1, 2)).pairs))
+  return dict(reversed(textfiles.read_pairs(dictionary, None, (1, 2)).pairs))
 
 
 def translator(
-  workdirs: Sequence[pathlib.Path],
+  workdirs: str,
   *,
+  average: int = 1,
   assignments: Sequence[str] = (),
   nbest: int | None = None,
   attention: attention_files.Writer | None = None,
   replacements: Mapping[str, str] | None = None,
 ) -> Translator:
   """Returns the function from lines to translations that the models in `workdirs` compute."""
-  models = [resolve.trained(workdir) for workdir in workdirs]
+  models = resolve.together(workdirs, average)
   from attn.data.vocabulary import UNK
   from attn.decoding import translation
 
-  _refuse_other_vocabularies(workdirs, models)
   first = models[0]
-  search = _search(first, assignments)
+  search = resolve.searched(first, assignments)
   edges = first.config.data.bucket_edges
   if replacements is not None:
-    _refuse_pieces(workdirs[0], first)
+    _refuse_pieces(workdirs, first)
     search = dataclasses.replace(search, forbidden=tuple(set(search.forbidden) - {UNK}))
   for flag, asked in (("attention", attention), ("replace_unknown", replacements)):
     if asked is not None and all(model.config.model.score == "none" for model in models):
-      raise flags.UserError(f"--{flag}: {workdirs[0]} is a model without attention")
+      raise flags.UserError(f"--{flag}: {workdirs} is a model without attention")
 
   def decode(sources: list[list[int]]) -> "list[Translation]":
     return translation.translate(
@@ -160,36 +163,13 @@ def translator(
   return translated
 
 
-def _refuse_other_vocabularies(
-  workdirs: Sequence[pathlib.Path], models: "Sequence[Trained]"
-) -> None:
-  for workdir, model in zip(workdirs, models, strict=True):
-    for side in ("source", "target"):
-      if getattr(model, side) != getattr(models[0], side):
-        raise flags.UserError(
-          f"{workdir} has another {side} vocabulary than {workdirs[0]}: models that translate"
-          " together need the same"
-        )
-
-
-def _refuse_pieces(workdir: pathlib.Path, model: "Trained") -> None:
+def _refuse_pieces(workdirs: str, model: "Trained") -> None:
   from attn.data.vocabulary import PIECES
 
   if model.target.level in PIECES:
     raise flags.UserError(
-      f"--replace_unknown: {workdir} writes pieces of words, and what has no piece is no word"
+      f"--replace_unknown: {workdirs} writes pieces of words, and what has no piece is no word"
     )
-
-
-def _search(model: "Trained", assignments: Sequence[str]) -> "SearchConfig":
-  """Returns how to search: as the run says, and as `--set` does."""
-  from attn import configs
-
-  if other := [text for text in assignments if not text.strip().startswith("search.")]:
-    raise flags.UserError(
-      f"--set={other[0]} is not about the search; a trained model takes search.* alone"
-    )
-  return configs.assign(model.config, assignments).search
 
 
 def _warn_of_sources(sources: list[list[int]], numbers: list[int], longest: int) -> None:
@@ -221,6 +201,7 @@ def _text(
 
 def _answer(number: int, text: str, score: float, nbest: int | None) -> str:
   """What is written for a hypothesis of the line of this number, counted from 1."""
+  text = text.replace("\n", " ")  # a model whose texts had lines of their own may write their ends
   return text if nbest is None else f"{number - 1} ||| {text} ||| {score:.6f}"
 
 
@@ -249,18 +230,18 @@ def translate(
   Args:
     source: lines.
     sink: where answers go.
-    answers: from lines that are not empty to the lines written for each.
-    empty: the line written for an empty one of this number, counted from 1.
+    answers: from lines that hold more than space to the lines written for each.
+    empty: the line written for any other one, of this number, counted from 1.
   """
   done = 0
   for lines in chunks(source):
     texts = [_decoded(line.removesuffix(b"\r"), done + i) for i, line in enumerate(lines, 1)]
-    asked = {done + i: text for i, text in enumerate(texts, 1) if text}
+    asked = {done + i: text for i, text in enumerate(texts, 1) if text.strip()}
     answered = answers(list(asked.values()), list(asked)) if asked else []
     if len(answered) != len(asked) or any("\n" in line for own in answered for line in own):
       raise RuntimeError(f"{len(asked)} lines were not answered by as many lines")
     rest = iter(answered)
-    out = [next(rest) if text else [empty(done + i)] for i, text in enumerate(texts, 1)]
+    out = [next(rest) if i in asked else [empty(i)] for i in range(done + 1, done + 1 + len(texts))]
     sink.write("".join(f"{line}\n" for own in out for line in own).encode("utf-8"))
     sink.flush()
     done += len(lines)
@@ -288,10 +269,11 @@ def chunks(source: BinaryIO) -> Iterator[list[bytes]]:
 
 def _decoded(line: bytes, number: int) -> str:
   try:
-    return line.decode("utf-8")
+    text = line.decode("utf-8")
   except UnicodeDecodeError:
     _warn(f"line {number} is not UTF-8; what cannot be read is replaced")
-    return line.decode("utf-8", errors="replace")
+    text = line.decode("utf-8", errors="replace")
+  return text.removeprefix("\ufeff") if number == 1 else text
 
 
 def _warn(text: str) -> None:

@@ -32,12 +32,13 @@ def test_scores_of_files(tmp_path, monkeypatch, capsys):
     more=["the cat sat on the mat", *[""] * 3],
   )
   vocabulary = Vocabulary(("a", "b"), "symbol")
-  vocabulary.save("source.json")
+  (tmp_path / "run").mkdir()
+  vocabulary.save("run/source.vocabulary.json")
   write(tmp_path, src=["a b a", "a z", "", "b " * 11])
-  words = ("--references=ref,more", "--source=src", "--vocabulary=source.json", "--output=o.json")
+  words = ("--references=ref,more", "--source=src", "--vocabulary=run", "--output=o.json")
   assert run("--hypotheses=out,new", *words, "--lengths=2,10") == 0
-  shown = capsys.readouterr().out.splitlines()
-  found = json.loads((tmp_path / "o.json").read_text())
+  out = capsys.readouterr().out
+  shown, found = out.splitlines(), json.loads((tmp_path / "o.json").read_text())
   rows = {
     tuple(row[k] for k in ("metric", "by", "group", "system")): row for row in found["scores"]
   }
@@ -55,6 +56,10 @@ def test_scores_of_files(tmp_path, monkeypatch, capsys):
   assert "nrefs:var|bs:1000|seed:12345" in found["signatures"]["bleu"]
   (line,) = [one for one in shown if one.startswith("sequence_accuracy  all ") and "out" in one]
   assert line.split() == ["sequence_accuracy", "all", "out", "4", "0.7500", "[0.2500,", "1.0000]"]
+  words = (*words[:2], "--vocabulary=run/source.vocabulary.json", "--output=-", "--lengths=2,10")
+  assert run("--hypotheses=out,new", *words) == 0
+  told = capsys.readouterr()
+  assert json.loads(told.out) == found and told.err == out
 
 
 def test_one_metric_by_words_of_the_source(tmp_path, monkeypatch, capsys):
@@ -85,6 +90,23 @@ def test_one_metric_by_words_of_the_source(tmp_path, monkeypatch, capsys):
       "--vocabulary=out: not a vocabulary",
     ),
     (["--hypotheses=out", "--source=ref", "--vocabulary=none"], "cannot read --vocabulary=none"),
+    (
+      ["--hypotheses=out", "--source=ref", "--vocabulary=run"],
+      "cannot read --vocabulary=run/source.vocabulary.json: No such file",
+    ),
+    (
+      ["--hypotheses=out", "--source=ref", "--vocabulary=a.json", "--output=a.json"],
+      "--vocabulary and --output are the same file, a.json",
+    ),
+    (
+      [
+        "--hypotheses=out",
+        "--source=ref",
+        "--vocabulary=run",
+        "--output=run/source.vocabulary.json",
+      ],
+      "--vocabulary and --output are the same file, run/source.vocabulary.json",
+    ),
     (["--hypotheses=out", "--lengths=5"], "--lengths belongs to --source, which is missing"),
     (
       ["--hypotheses=out", "--source=ref", "--lengths=5,3"],
@@ -95,6 +117,7 @@ def test_one_metric_by_words_of_the_source(tmp_path, monkeypatch, capsys):
       "--lengths=x: expected rising whole numbers",
     ),
     (["--hypotheses=out", "--output=no/o.json"], "cannot write --output=no/o.json: No such file"),
+    (["--hypotheses=no", "--output=no/o.json"], "cannot write --output=no/o.json: No such file"),
     (["--hypotheses=out", "--output=./ref"], "--references and --output are the same file, ref"),
     (["--hypotheses=bytes"], "bytes: line 2 is not UTF-8"),
   ],
@@ -102,6 +125,7 @@ def test_one_metric_by_words_of_the_source(tmp_path, monkeypatch, capsys):
 def test_what_cannot_be_scored(tmp_path, monkeypatch, words, told):
   monkeypatch.chdir(tmp_path)
   write(tmp_path, out=OUTPUTS, ref=REFERENCES, short=["x"], empty=[])
+  (tmp_path / "run").mkdir()
   (tmp_path / "bytes").write_bytes(b"a\n\xff\nb\nc\n")
   if not any(word.startswith("--references") for word in words) and words != ["--hypotheses=out"]:
     words = [*words, "--references=ref"]

@@ -76,7 +76,7 @@ def evaluate(workdir, split):
   record = {**scores, "step": config["steps"], "seconds": 1.0, "search": {"beam": 5}}
   (folder / "evaluation" / f"{split}.json").write_text(json.dumps(record))
   return scores
-def load(workdir):
+def load(workdir, average):
   raise FileNotFoundError(f"{workdir} has no checkpoint yet")
 """
 
@@ -515,6 +515,19 @@ def test_a_full_disk_under_standard_output(checkout):
   assert "Traceback" not in done.stderr
 
 
+def test_what_no_encoding_has_is_escaped(checkout):
+  source = checkout / "experiments/tiny.py"
+  source.write_text(source.read_text().replace("Does it run?", "\u00c0 quoi bon?"))
+  done = subprocess.run(
+    [sys.executable, "-m", "launch.run", "--list"],
+    cwd=checkout,
+    env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"},
+    capture_output=True,
+  )
+  assert done.returncode == 0, done.stderr
+  assert b"tiny    \\xc0 quoi bon?\n" in done.stdout
+
+
 def test_a_fault_of_the_program_shows_its_traceback(checkout):
   code, _, err = launch(checkout, "run", "--experiment=tiny", "--set=fault=bug", "--workdir=w")
   assert code == 1
@@ -678,7 +691,9 @@ def translated(data, answers=upper):
     (b"a\n", b"A\n"),
     (b"a", b"A\n"),
     (b"\n\na\n\n", b"\n\nA\n\n"),
-    (b" \n", b" \n"),
+    (b" \n\t \xc2\x85\r\na \n", b"\n\nA \n"),
+    (b"\xef\xbb\xbfa\nb\xef\xbb\xbf\n", "A\nB\ufeff\n".encode()),
+    (b"\xef\xbb\xbf\n", b"\n"),
     (b"a\r\n\r\nb\r", b"A\n\nB\n"),
     ("a\rb\r\nc\x0bd\x0ce\x1cf\x85g\u2028h\n".encode(), "A\rB\nC\x0bD\x0cE\x1cF\x85G\u2028H\n"),
     ("\u00e9t\u00e9\n".encode(), "\u00c9T\u00c9\n"),
@@ -745,6 +760,10 @@ def test_files_to_translate(checkout):
     (["--input=in", "--output=./in"], "are the same file"),
     (["--output=none/out"], "cannot write --output=none/out"),
     (["--output=a.npz", "--attention=./a.npz"], "--output and --attention are the same file"),
+    (
+      ["--replace_unknown=words.tsv", "--output=./words.tsv"],
+      "--replace_unknown and --output are the same file, words.tsv",
+    ),
     (["--attention=none/a.npz"], "cannot write --attention=none/a.npz"),
     (["--attention=a.txt"], "--attention=a.txt must end in .npz or .jsonl"),
     (["--nbest=0"], "nbest"),
@@ -782,6 +801,9 @@ def test_lines_to_show_attention_of(checkout):
     (["--input=in", "--output=./in"], "are the same file, in"),
     (["--input=none"], "none: "),
     (["--input=empty"], "--input=empty holds no text: give at least one line"),
+    (["--input=in", "--output=in/x.html"], "cannot write into in: "),
+    (["--input=in", "--output=/proc/x.html"], "cannot write into /proc: "),
+    (["--input=in", "--figures=in"], "cannot write into in: File exists; give another --figures"),
   ):
     assert told in complaint(checkout, "attention", "--workdir=w", *words)
   assert not (checkout / "w/attention.html").exists()

@@ -89,8 +89,9 @@ def runs(tmp_path, monkeypatch):
     "forward": trained(),
     "reverse": trained(reverse=True),
     "blind": trained()._replace(config=dataclasses.replace(trained().config, model=config)),
+    "twin": trained()._replace(params=trained(reverse=True).params),
   }
-  monkeypatch.setattr(resolve, "trained", lambda folder: known[str(folder)])
+  monkeypatch.setattr(resolve, "trained", lambda folder, _: known[str(folder)])
   return tmp_path
 
 
@@ -98,7 +99,7 @@ PAIR = ("--source=src", "--target=tgt")
 
 
 def test_each_pair_has_its_log_probability(runs, capfd):
-  write(runs, src=[*SOURCES, ""], tgt=[*TARGETS, ""])
+  write(runs, src=[*SOURCES, " \t"], tgt=[*TARGETS, " \u3000"])
   assert run(score, "--workdir=forward", *PAIR, "--output=scores.tsv") == 0
   *lines, last = (runs / "scores.tsv").read_text().split("\n")
   assert len(lines) == 6 and lines[-1] == last == ""
@@ -117,6 +118,27 @@ def test_each_pair_has_its_log_probability(runs, capfd):
   assert run(score, "--workdir=forward", *PAIR) == 0
   told = capfd.readouterr()
   assert told.out.split("\n")[:-1] == lines and told.err.startswith("perplexity ")
+
+
+@pytest.mark.parametrize(
+  ("words", "joined"),
+  [
+    ([], lambda one, other: np.logaddexp(one, other) - math.log(2)),
+    # The mean of two log-probabilities is normalised again: it was no lower.
+    (["--set=search.ensemble=logits"], None),
+  ],
+)
+def test_several_runs_score_together(runs, words, joined):
+  assert run(score, "--workdir=forward,twin", *PAIR, "--output=scores.tsv", *words) == 0
+  found = [line.split("\t") for line in (runs / "scores.tsv").read_text().split("\n")[:-1]]
+  pairs = list(zip(SOURCES, TARGETS, strict=True))
+  twin = trained()._replace(params=trained(reverse=True).params)
+  both = zip(along(trained(), pairs), along(twin, pairs), strict=True)
+  for line, ((one, _), (other, _)) in zip(found, both, strict=True):
+    if joined:
+      assert float(line[0]) == pytest.approx(joined(one, other).sum(), abs=1e-4)
+    else:
+      assert float(line[0]) > (one + other).sum() / 2 + 1e-3
 
 
 def test_links_of_one_run_and_of_two(runs, capfd):
@@ -170,10 +192,23 @@ def test_links_are_held_against_gold(runs, capfd):
       ["--workdir=forward", *PAIR, "--output=tgt"],
       "--target and --output are the same file",
     ),
+    (
+      score,
+      ["--workdir=forward,reverse", *PAIR],
+      "reverse has another source vocabulary than forward: models that work together",
+    ),
+    (
+      score,
+      ["--workdir=forward", *PAIR, "--set=search.beam=2"],
+      "--set=search.beam=2: of all settings, scores depend on search.ensemble alone",
+    ),
+    (score, ["--workdir=forward", *PAIR, "--output=no/o"], "cannot write --output=no/o: No such"),
+    (align, ["--workdir=none", *PAIR, "--output=no/o"], "cannot write --output=no/o: No such"),
     (align, ["--workdir=forward", "--target=tgt"], "--source=FILE is missing"),
     (align, ["--workdir=a,b,c", *PAIR], "--workdir=a,b,c: give one run, or one and its reverse"),
     (align, ["--workdir=blind", *PAIR], "blind is a model without attention: it links nothing"),
-    (align, ["--workdir=forward", "--threshold=0", *PAIR], "--threshold=0 would link everything"),
+    (align, ["--workdir=forward", "--threshold=0", *PAIR], "--threshold=0: give a weight above 0"),
+    (align, ["--workdir=forward", "--threshold=nan", *PAIR], "--threshold=nan: give a weight"),
     (align, ["--workdir=forward", "--symmetrise=union", *PAIR], "--symmetrise joins the links of"),
     (align, ["--workdir=forward", "--gold_base=1", *PAIR], "--gold_base belongs to --gold, which"),
     (align, ["--workdir=forward", *PAIR, "--gold=none"], "cannot read none: No such file"),
@@ -207,7 +242,8 @@ def test_what_cannot_be_aligned_or_scored(runs, command, words, told):
 def test_two_runs_count_the_same_words(runs, monkeypatch):
   """A character is no word between blanks."""
   other = trained(reverse=True)._replace(target=Vocabulary(LETTERS, "character"))
-  monkeypatch.setattr(resolve, "trained", {"forward": trained(), "other": other}.get)
+  known = {"forward": trained(), "other": other}
+  monkeypatch.setattr(resolve, "trained", lambda folder, _: known[str(folder)])
   monkeypatch.setattr(align, "check", lambda values: ["forward", "other"])
   told = run(align, "--workdir=forward,other", *PAIR)
   assert told.startswith("line 1: forward counts 3 and 2 words, other 5 and 2: is the second run")

@@ -16,7 +16,7 @@ from attn.data.errors import DataError
 from attn.data.vocabulary import UNK, Vocabulary
 from attn.decoding import translation
 from attn.models import ModelConfig
-from launch import attention_files, flags, resolve, translate
+from launch import attention, attention_files, flags, resolve, translate
 
 SOURCE, TARGET = Vocabulary(tuple("abcd"), "character"), Vocabulary(("x", "y", "zz"), "symbol")
 MODEL = ModelConfig(
@@ -44,7 +44,8 @@ def params(model):
 def trained(monkeypatch):
   """Folders of these names hold models."""
 
-  def load(folder):
+  def load(folder, average):
+    assert average == 1
     model, source = MODELS[folder.name]
     config = training.TrainConfig(model=model)
     config = dataclasses.replace(
@@ -174,6 +175,23 @@ def test_what_cannot_be_is_told_before_a_line_is_read(words, error, told, tmp_pa
   with pytest.raises(error, match=told):
     run(tmp_path, *words, text="")
   assert sorted(path.name for path in pathlib.Path().iterdir()) == ["in"]
+
+
+def test_a_symbol_with_a_newline_makes_no_line_of_its_own(tmp_path, monkeypatch):
+  """Data sets of TFDS have texts of several lines."""
+  monkeypatch.setattr(TARGET.__class__, "decode", lambda self, ids: "x\ny")
+  assert run(tmp_path, "--workdir=a", "--nbest=1", text="ab\n").startswith("0 ||| x y ||| -")
+
+
+def test_a_page_leaves_out_lines_that_are_too_long_to_be_shown(capsys):
+  trained = resolve.trained(pathlib.Path("a"), 1)
+  lines = {"line 1": "a" * 500, "line 2": "ab" * 5_000, "line 4": "c"}
+  assert list(attention.shown("in", lines, trained)) == ["line 1", "line 4"]
+  assert capsys.readouterr().err == (
+    "launch.attention: line 2 has 10,000 symbols and is left out: a page shows 500 at most\n"
+  )
+  with pytest.raises(flags.UserError, match="--input=in holds no line of at most 500 symbols"):
+    attention.shown("in", {"line 2": "a" * 501}, trained)
 
 
 def test_a_line_without_a_hypothesis_has_no_score():

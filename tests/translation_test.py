@@ -252,6 +252,19 @@ def member(at):
   return jax.tree.map(lambda leaf: 4 * leaf, drawn)
 
 
+def together(members, source, target, average):
+  """Log-probabilities of the symbols of a target, and the mean attention along it."""
+  runs = [reference.decode(ENSEMBLE[at], member(at), [*source, EOS], target, BOS) for at in members]
+  if average == "logits":
+    logits = np.mean([run[0][:, :29] for run in runs], axis=0)
+    log_probs = scipy.special.log_softmax(logits, axis=-1)
+  else:
+    probabilities = [scipy.special.softmax(run[0], axis=-1)[:, :29] for run in runs]
+    log_probs = np.log(np.mean(probabilities, axis=0))
+  attended = [run[1] for run in runs if run[1] is not None]
+  return log_probs[np.arange(len(target)), target], np.mean(attended, axis=0)
+
+
 def every_hypothesis(members, source, search, symbols, prefix=()):
   """`(score, tokens, finished, weights)` of all that may be found, best first."""
   made = []
@@ -264,20 +277,9 @@ def every_hypothesis(members, source, search, symbols, prefix=()):
       )
       if lacking or set(tokens[len(prefix) :]) & set(search.forbidden):
         continue
-      target = [*tokens, EOS][:emitted]
-      runs = [
-        reference.decode(ENSEMBLE[at], member(at), [*source, EOS], target, BOS) for at in members
-      ]
-      logits = [run[0][:, :29] if search.ensemble == "logits" else run[0] for run in runs]
-      if search.ensemble == "logits":
-        log_probs = scipy.special.log_softmax(np.mean(logits, axis=0), axis=-1)
-      else:
-        probabilities = [scipy.special.softmax(one, axis=-1)[:, :29] for one in logits]
-        log_probs = np.log(np.mean(probabilities, axis=0))
-      attended = [run[1] for run in runs if run[1] is not None]
-      weights = np.mean(attended, axis=0)
+      log_probs, weights = together(members, source, [*tokens, EOS][:emitted], search.ensemble)
       power = (5 + emitted) / 6 if search.normalisation == "gnmt" else emitted
-      score = log_probs[np.arange(emitted), target].sum() / power**search.alpha
+      score = log_probs.sum() / power**search.alpha
       if search.coverage:
         score += search.coverage * np.log(np.minimum(weights.sum(0), 1.0)).sum()
       made.append((score, list(tokens), finished, weights))
@@ -408,6 +410,32 @@ def test_scores_of_targets_are_those_of_the_equations_in_whatever_batch():
       np.testing.assert_allclose(scored.weights, weights, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+  ("members", "average"),
+  [
+    ((0, 1, 2), "probabilities"),
+    pytest.param((0, 1, 2), "logits", marks=pytest.mark.slow),
+    pytest.param((2, 0), "logits", marks=pytest.mark.slow),
+  ],
+)
+def test_an_ensemble_scores_targets_as_it_searches(members, average):
+  targets = [[6, 4], [], [9, 28, 5]]
+  found = forced.score(
+    tuple(ENSEMBLE[at] for at in members),
+    tuple(member(at) for at in members),
+    SOURCES,
+    targets,
+    edges=(8,),
+    batch_size=4,
+    weights=True,
+    average=average,
+  )
+  for source, target, one in zip(SOURCES, targets, found, strict=True):
+    log_probs, weights = together(members, source, [*target, EOS], average)
+    np.testing.assert_allclose(one.log_probs, log_probs, atol=1e-4)
+    np.testing.assert_allclose(one.weights, weights, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_samples_of_a_model_are_scored_as_given_targets_are():
   source, lengths = np.array([[5, 7, 9, EOS], [8, EOS, 0, 0]]), np.array([4, 2])
@@ -436,3 +464,5 @@ def test_targets_that_cannot_be_scored_are_told():
     score([[4]], [[4], [5]])
   with pytest.raises(ValueError, match="^target id 29 of example 0 is outside"):
     score([[4]], [[29]])
+  with pytest.raises(ValueError, match="^target id 29 of example 0 is outside"):  # of one of them
+    forced.score(ENSEMBLE[:2], (member(0), member(1)), [[4]], [[29]], edges=(8,))

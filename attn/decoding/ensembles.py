@@ -1,7 +1,7 @@
 """One or several models of the family as one step of a search."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -64,12 +64,12 @@ def joined(
       ),
       strict=True,
     )
-    weights = _mean([one.weights for one in made])
-    centre = _mean([one.position for one in made])
+    weights = mean([one.weights for one in made])
+    centre = mean([one.position for one in made])
     if weights is not None and centre is not None:
       weights = jnp.concatenate([weights.astype(centre.dtype), centre[..., None]], axis=-1)
     return (
-      _averaged([one[..., :vocabulary] for one in log_probs], average),
+      averaged([one[..., :vocabulary] for one in log_probs], average),
       tuple(one.state for one in made),
       weights,
     )
@@ -82,19 +82,20 @@ def joined(
   )
 
 
-def _averaged(
-  log_probs: list[Float[Array, "b k V"]], average: Literal["probabilities", "logits"]
-) -> Float[Array, "b k V"]:
+def averaged(
+  log_probs: Sequence[Float[Array, "... V"]], average: Literal["probabilities", "logits"]
+) -> Float[Array, "... V"]:
+  """Log-probabilities of several models as one's; `average` is that of `joined`."""
   if len(log_probs) == 1:
     return log_probs[0]
-  stacked = jnp.stack(log_probs)
+  stacked = jnp.stack(list(log_probs))
   if average == "logits":  # They differ from log-probabilities by what normalising takes away.
     return jax.nn.log_softmax(stacked.mean(0))
   return jax.nn.logsumexp(stacked, axis=0) - jnp.log(len(log_probs))
 
 
-def _mean(arrays: list[Any]) -> Array | None:
-  """The mean of those that are there."""
+def mean(arrays: Sequence[Array | None]) -> Array | None:
+  """The mean of those that are there, None of none."""
   there = [array for array in arrays if array is not None]
   if len(there) < 2:
     return there[0] if there else None

@@ -4,7 +4,8 @@ import json
 import os
 import pathlib
 import time
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -88,16 +89,28 @@ def decode(trained: Trained, corpus: catalog.Corpus, *, label: str = "decode") -
   )
 
 
-def forced(trained: Trained, corpus: catalog.Corpus, *, weights: bool = False) -> list[Scored]:
-  """What the model makes of the targets: their log-probabilities, and attention if asked for."""
+def forced(
+  models: Sequence[Trained],
+  corpus: catalog.Corpus,
+  *,
+  weights: bool = False,
+  average: Literal["probabilities", "logits"] = "probabilities",
+) -> list[Scored]:
+  """What models with the same vocabularies make of the targets together.
+
+  Returns:
+    Their log-probabilities, and attention if asked for; `average` is `SearchConfig.ensemble`.
+  """
+  first = models[0]
   return score_targets(
-    trained.config.model,
-    trained.params,
-    [trained.source.encode(text) for text in corpus.sources],
-    [trained.target.encode(text) for text in corpus.targets],
-    edges=trained.config.data.bucket_edges,
-    batch_size=trained.config.data.batch_size,
+    tuple(model.config.model for model in models),
+    tuple(model.params for model in models),
+    [first.source.encode(text) for text in corpus.sources],
+    [first.target.encode(text) for text in corpus.targets],
+    edges=first.config.data.bucket_edges,
+    batch_size=first.config.data.batch_size,
     weights=weights,
+    average=average,
   )
 
 
@@ -111,7 +124,7 @@ def forced_weights(trained: Trained, corpus: catalog.Corpus) -> list[Float[np.nd
   """
   if trained.config.model.score == "none":
     raise ValueError("a model without attention (model.score='none') has no weights to show")
-  found = (one.weights for one in forced(trained, corpus, weights=True))
+  found = (one.weights for one in forced([trained], corpus, weights=True))
   return [weights[:-1, :-1] for weights in found if weights is not None]
 
 
