@@ -280,7 +280,7 @@ def writing(flag: str, name: str | None) -> Iterator[BinaryIO]:
     flag: what named it.
     name: its path; - and None are standard output.
   """
-  if name in (None, "-"):
+  if name is None or name == "-":
     yield sys.stdout.buffer
     return
   path = pathlib.Path(os.path.realpath(name))
@@ -326,6 +326,8 @@ def explain(error: BaseException) -> str | None:
       where = getattr(link, "filename", None) or (found and found.group())
       place = f" ({where})" if where else ""
       return f"no space left on the device{place}: free some, then the same command goes on"
+    if isinstance(link, MemoryError) or "RESOURCE_EXHAUSTED" in str(link):  # the latter is XLA's
+      return "not enough memory: make batches, beams or the longest length smaller"
     if isinstance(link, OSError) and link.errno in _MACHINE:
       place = f"{link.filename}: " if link.filename is not None else ""
       return f"{place}{os.strerror(link.errno)}"

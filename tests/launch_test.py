@@ -1088,6 +1088,9 @@ def test_explain():
   denied = PermissionError(errno.EACCES, "Permission denied", "/root/x")
   assert flags.explain(denied) == "/root/x: Permission denied"
   assert flags.explain(flags.UserError("a line")) == "a line"
+  exhausted = RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes.")
+  for error in (exhausted, MemoryError()):
+    assert flags.explain(error).startswith("not enough memory: make batches, beams or")
   assert flags.explain(ValueError("a bug")) is None
   assert flags.explain(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
 

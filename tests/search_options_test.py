@@ -293,6 +293,8 @@ def test_a_penalty_of_another_shape_is_named():
     ({"minimum_length": 0}, "minimum_length is 0; it counts EOS, so 1 is no minimum"),
     ({"forbidden": (5, 2)}, r"forbidden has 2; it takes ids, and not that of EOS \(2\)"),
     ({"forbidden": (-1,)}, "forbidden has -1"),
+    ({"ratio": 1e30}, r"ratio 1e\+30 and extra 10 must not be above 1,000,000"),
+    ({"extra": 10**9}, "ratio 2 and extra 1000000000 must not be above"),
   ],
 )
 def test_wrong_settings_of_a_configuration_are_named(change, message):

@@ -6,6 +6,8 @@ from typing import Literal
 
 from attn.data.vocabulary import EOS, UNK
 
+_MOST = 1_000_000  # longer translations than any machine has room for
+
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig:
@@ -51,6 +53,8 @@ class SearchConfig:
       raise ValueError(f"forbidden has {wrong[0]}; it takes ids, and not that of EOS ({EOS})")
     if self.ratio < 0 or self.extra < 1:
       raise ValueError(f"ratio {self.ratio} must not be negative, extra {self.extra} not below 1")
+    if max(self.ratio, self.extra) > _MOST:
+      raise ValueError(f"ratio {self.ratio:g} and extra {self.extra} must not be above {_MOST:,}")
 
   def limit(self, source_length: int) -> int:
     """The most target symbols for a source of `source_length`, EOS counted in both."""

@@ -202,4 +202,5 @@ def _mean(
   for step in steps[:count]:
     params = state.usable(checkpoints.restore(step, like)[0])
     total = params if total is None else jax.tree.map(jnp.add, total, params)
-  return jax.tree.map(lambda leaf: leaf / count, total)
+  mean: Params = jax.tree.map(lambda leaf: leaf / count, total)
+  return mean
