@@ -211,7 +211,7 @@ def test_a_link_that_is_sure_and_possible_is_sure(tmp_path):
   [
     ("pharaoh", 0, "0-0\n0-1 1:1\n", "line 2: '1:1' is no link: expected i-j, or i?j or ipj for"),
     ("pharaoh", 0, "0-0\n-1-1\n", "line 2: '-1-1' is no link"),
-    ("pharaoh", 0, f"0-{'9' * 5000}\n", "line 1: '0-99"),  # more digits than Python reads
+    ("pharaoh", 0, f"0-0\n0-{'9' * 5000}\n", "line 2: '0-99"),  # more digits than Python reads
     ("pharaoh", 1, "1-1\n2-2 0-1\n", "line 2: no source position 0 of 2 words, counted from 1"),
     ("pharaoh", 0, "0-0\n1-3\n", "line 2: no target position 3 of 3 words, counted from 0"),
     ("pharaoh", 0, "0-0\n", " has 1 lines, but there are 2 sentences"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from attn.decoding.greedy import follow
@@ -85,5 +86,5 @@ def sample(
 
 def _tempered(log_probs: Float[Array, "b k c"], temperature: float) -> Float[Array, "b k c"]:
   """Divided by the temperature, the best at 0: however low it is, that one is not lost to -inf."""
-  below = log_probs - log_probs.max(axis=-1, keepdims=True)
-  return below / max(temperature, float(jnp.finfo(jnp.float32).tiny))
+  below: Array = log_probs - log_probs.max(axis=-1, keepdims=True)
+  return below / max(temperature, float(np.finfo(np.float32).tiny))
