@@ -341,6 +341,17 @@ def judge(
   return dataclasses.replace(BY_NUMBER[number], **found)
 
 
+def told(verdict: results.Verdict, **why: str) -> dict[str, Any]:
+  """A verdict for `judge`, with what is to be told if it comes out like that.
+
+  Args:
+    verdict: what a rule returned.
+    **why: verdict, such as `qualified`, to its sentence.
+  """
+  other = "Not as it came out before: what was measured decides, by the rule of the experiment."
+  return {"verdict": verdict, "why": why.get(verdict, other)}
+
+
 def questions() -> dict[str, str]:
   """The question of each experiment that exists: the first paragraph of its module's docstring."""
   found = {}
