@@ -10,7 +10,8 @@ Examples:
 The run lives in runs/PRESET-DATA unless --workdir says otherwise. A run that was interrupted, even
 killed, goes on from its last checkpoint when the same command is given again, with the same result;
 a finished one is left as it is. --evaluate decodes a split with the finished model: choose by dev,
-read test once.
+read test once. --wandb sends nothing: `wandb sync RUN/wandb/offline-run-*` does, or, while the run
+goes on, the environment variable WANDB_MODE=online.
 
 All devices that jax sees share the rows of each batch. Several processes are one run when each is
 given the same command and either --distributed, where jax can tell who they are (SLURM, Open MPI,
@@ -32,6 +33,9 @@ absl_flags.DEFINE_enum(
 )
 absl_flags.DEFINE_bool(
   "tensorboard", False, "write metrics for TensorBoard as well", flag_values=FLAGS
+)
+absl_flags.DEFINE_bool(
+  "wandb", False, "write metrics for Weights & Biases as well", flag_values=FLAGS
 )
 absl_flags.DEFINE_bool(
   "distributed", False, "be one of the processes that the cluster started", flag_values=FLAGS
@@ -67,7 +71,8 @@ def main(values: absl_flags.FlagValues) -> int:
   if first:
     command = flags.command_line("launch.train")
     provenance.record_command(workdir, command, provenance.environment())
-  trained = training.train(config, workdir, tensorboard=values.tensorboard)
+  boards = {"tensorboard": values.tensorboard, "wandb": values.wandb}
+  trained = training.train(config, workdir, **boards)
   if not first:
     return 0
   print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)

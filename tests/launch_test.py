@@ -65,7 +65,7 @@ class TrainConfig:
   steps: int = 1000
   seed: int = 0
 Trained = collections.namedtuple("Trained", "step")
-def train(config, folder, tensorboard):
+def train(config, folder, tensorboard, wandb):
   (pathlib.Path(folder) / "config.json").write_text(json.dumps(configs.to_dict(config)))
   return Trained(config.steps)
 def evaluate(workdir, split):

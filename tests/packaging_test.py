@@ -15,7 +15,7 @@ import pytest
 import attn
 
 ROOT = pathlib.Path(__file__).parents[1]
-PINNED_EXTRAS = ("test", "dev", "data", "optuna", "slurm", "tensorboard", "peers")
+PINNED_EXTRAS = ("test", "dev", "data", "optuna", "slurm", "tensorboard", "wandb", "peers")
 # Beside attn in the sources, and not to be in the wheel.
 DECOYS = ("experiments", "launch", "tests", "tools")
 
@@ -132,5 +132,5 @@ def test_what_is_installed_is_what_is_pinned(pins: dict[str, str]) -> None:
 def test_extras(metadata: configparser.ConfigParser) -> None:
   extras = set(metadata["options.extras_require"])
   assert extras == {
-    "test", "dev", "data", "optuna", "slurm", "tensorboard", "peers", "gpu", "tpu",
+    "test", "dev", "data", "optuna", "slurm", "tensorboard", "wandb", "peers", "gpu", "tpu",
   }  # fmt: skip

@@ -713,10 +713,13 @@ def test_lines_go_to_tensorboard_as_well(data_dir, tmp_path):
       assert final[row["step"], name] == pytest.approx(row[name], rel=1e-6)
 
 
-def test_without_its_writer_tensorboard_is_refused_in_one_line(data_dir, tmp_path, monkeypatch):
-  monkeypatch.setitem(sys.modules, "tensorboardX", None)
-  with pytest.raises(configs.ConfigError, match="pip install 'attn.tensorboard.'"):
-    training.train(small(data_dir), tmp_path, tensorboard=True)
+@pytest.mark.parametrize("package, extra", [("tensorboardX", "tensorboard"), ("wandb", "wandb")])
+def test_without_its_writer_a_board_is_refused_in_one_line(
+  data_dir, tmp_path, monkeypatch, package, extra
+):
+  monkeypatch.setitem(sys.modules, package, None)
+  with pytest.raises(configs.ConfigError, match=f"pip install 'attn.{extra}.'"):
+    training.train(small(data_dir), tmp_path, **{extra: True})
 
 
 def test_a_folder_of_another_configuration_is_refused_naming_what_differs(finished):

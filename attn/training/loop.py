@@ -7,6 +7,7 @@ import os
 import pathlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from attn import configs, workdirs
 from attn.data import corpora, pipeline
 from attn.training import devices as spread
 from attn.training import objective, optimizers, state, workdir
+from attn.training.boards import Board, TensorBoard, WandB
 from attn.training.checkpoints import Checkpoints
 from attn.training.config import TrainConfig
 from attn.training.devices import Devices
@@ -59,6 +61,7 @@ def train(
   *,
   label: str = "train",
   tensorboard: bool = False,
+  wandb: bool = False,
 ) -> Trained:
   """Trains what `config` describes in `folder`, or goes on where a killed run left off.
 
@@ -78,6 +81,7 @@ def train(
     folder: where it lives.
     label: what its progress is called.
     tensorboard: whether the lines also go to `tensorboard/`, for TensorBoard.
+    wandb: whether they also go to `wandb/`, for Weights & Biases.
 
   Raises:
     ConfigError: the folder belongs to another configuration, other data or a process at work, or
@@ -92,11 +96,14 @@ def train(
     trained, ended = workdir.read(folder, quiet=True)
     if ended:
       return trained
+  boards: list[type[Board]] = [*[TensorBoard] * tensorboard, *[WandB] * wandb]
   with workdirs.held(folder) if jax.process_index() == 0 else contextlib.nullcontext():
-    return _train(config, folder, label, tensorboard)
+    return _train(config, folder, label, boards)
 
 
-def _train(config: TrainConfig, folder: pathlib.Path, label: str, tensorboard: bool) -> Trained:
+def _train(
+  config: TrainConfig, folder: pathlib.Path, label: str, boards: Sequence[type[Board]]
+) -> Trained:
   asked, data = config, config.data
   devices = Devices(data.batch_size, data.batch_tokens)
   train_corpus, dev_corpus = corpora.load(data, "train"), corpora.load(data, "dev")
@@ -127,7 +134,7 @@ def _train(config: TrainConfig, folder: pathlib.Path, label: str, tensorboard: b
     elif first:
       workdir.keep_vocabularies(folder, source, target)
     run.restore(checkpoints)
-    run.go(batches, dev, label, tensorboard)
+    run.go(batches, dev, label, boards)
   if config.keep_best:
     return workdir.load(folder)
   return Trained(state.usable(run.state), config, source, target, run.step)
@@ -186,13 +193,15 @@ class _Run:
     self.best = [(loss, step) for loss, step in record.get("best", []) if step in kept]
     checkpoints.best = [step for _, step in self.best]
 
-  def go(self, batches: Any, dev: pipeline.TokenStore, label: str, tensorboard: bool) -> None:
+  def go(
+    self, batches: Any, dev: pipeline.TokenStore, label: str, boards: Sequence[type[Board]]
+  ) -> None:
     """Trains from here to the end, or to a signal."""
     if self.position is not None:
       batches.set_state(self.position)
     first = jax.process_index() == 0
     with (
-      Metrics(self.folder, self.step, tensorboard=tensorboard) if first else _Nothing() as metrics,
+      Metrics(self.folder, self.step, boards) if first else _Nothing() as metrics,
       Interrupts() as stop,
       Progress(label, self.config.steps, self.step) if first else _Nothing() as progress,
     ):

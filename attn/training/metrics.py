@@ -3,30 +3,30 @@
 import json
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import Any, Self
 
-from attn.configs import ConfigError
+from attn.training.boards import Board
 from attn.training.errors import TrainingError
 
 
 class Metrics:
-  """Where a run's numbers go: `metrics.jsonl` and, if asked for, files for TensorBoard.
+  """Where a run's numbers go: `metrics.jsonl` and the boards that were asked for.
 
   Every line has `step`, the number of updates done. Lines beyond `step` were written by work
-  that a kill has undone, and a last line without an end by a kill in mid-write: both are dropped,
-  and TensorBoard is told to forget the same.
+  that a kill has undone, and a last line without an end by a kill in mid-write: both are dropped.
   """
 
-  def __init__(self, folder: pathlib.Path, step: int, *, tensorboard: bool = False):
-    """Opens both in the folder of a run that has done `step` updates.
+  def __init__(self, folder: pathlib.Path, step: int, boards: Sequence[type[Board]] = ()):
+    """Opens all in the folder of a run that has done `step` updates.
 
     Raises:
       TrainingError: a line is damaged.
-      ConfigError: TensorBoard is asked for and its writer is not installed.
+      ConfigError: a board's writer is not installed.
     """
     path = folder / "metrics.jsonl"
     kept = [line for line in read_metrics(path) if line["step"] <= step] if path.exists() else []
-    self._board = _board(folder / "tensorboard", step) if tensorboard else None
+    self._boards = [board(folder, step) for board in boards]
     # In one piece: a kill or a full disk between two lines must not lose those that follow.
     temporary = path.with_suffix(".tmp")
     temporary.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
@@ -37,10 +37,8 @@ class Metrics:
     """Adds one line."""
     self._file.write(json.dumps({"step": step, **values}) + "\n")
     self._file.flush()
-    if self._board:
-      for name, value in values.items():
-        self._board.add_scalar(name, value, step)
-      self._board.flush()
+    for board in self._boards:
+      board.write(step, values)
 
   def __enter__(self) -> Self:
     """Nothing to open."""
@@ -53,19 +51,8 @@ class Metrics:
   def close(self) -> None:
     """Closes the files."""
     self._file.close()
-    if self._board:
-      self._board.close()
-
-
-def _board(folder: pathlib.Path, step: int) -> Any:
-  try:
-    from tensorboardX import SummaryWriter
-  except ImportError:
-    raise ConfigError(
-      "files for TensorBoard need tensorboardX: python -m pip install 'attn[tensorboard]'"
-    ) from None
-  # The step in its name keeps it from writing over a file of the same second.
-  return SummaryWriter(str(folder), purge_step=step + 1, filename_suffix=f".{step}")
+    for board in self._boards:
+      board.close()
 
 
 def read_metrics(path: pathlib.Path) -> list[dict[str, Any]]:
