@@ -148,9 +148,21 @@ def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
     One entry a differing leaf, in the order of `a`, then what only `b` has. A side that lacks the
     path has `ABSENT` there.
   """
-  flat_a, flat_b = dict(_leaves(a, "")), dict(_leaves(b, ""))
+  flat_a, flat_b = dict(leaves(a)), dict(leaves(b))
   pairs = [(path, flat_a.get(path, ABSENT), flat_b.get(path, ABSENT)) for path in flat_a | flat_b]
   return [(path, before, after) for path, before, after in pairs if before != after]
+
+
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+  """Yields (dotted path, plain value) of every leaf of a configuration or its dictionary."""
+  items = config if isinstance(config, Mapping) else _fields(config)
+  for name, value in items.items():
+    if value is None or isinstance(value, str | int | float):  # most are, and the rest takes longer
+      yield prefix + name, value
+    elif isinstance(value, Mapping) or _is_config(value):
+      yield from leaves(value, f"{prefix}{name}.")
+    else:
+      yield prefix + name, _to_plain(value, list)
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -194,16 +206,6 @@ def _is_config(value: Any) -> bool:
   return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-  """Yields (dotted path, plain value) of every leaf of a configuration or its dictionary."""
-  items = config if isinstance(config, Mapping) else _fields(config)
-  for name, value in items.items():
-    if isinstance(value, Mapping) or _is_config(value):
-      yield from _leaves(value, f"{prefix}{name}.")
-    else:
-      yield prefix + name, _to_plain(value, list)
-
-
 def _annotation(config: Any, path: str) -> Any:
   """Returns the annotation of the field at a dotted path."""
   here = config
@@ -211,7 +213,7 @@ def _annotation(config: Any, path: str) -> Any:
   for name in parents:
     here = getattr(here, name, None) if _is_config(here) and name in _fields(here) else None
   if not _is_config(here) or last not in _fields(here):
-    raise ConfigError(f"no field {path!r}{nearest(path, dict(_leaves(config, '')))}")
+    raise ConfigError(f"no field {path!r}{nearest(path, dict(leaves(config)))}")
   return _hints(here.__class__)[last]
 
 

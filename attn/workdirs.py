@@ -54,8 +54,10 @@ def refuse_another(folder: pathlib.Path, config: Any) -> bool:
         " back, or give another --workdir"
       )
     return False
-  saved = configs.up_to_date(type(config), saved_config(folder))
-  different = configs.differences(saved, config)
+  saved = saved_config(folder)
+  if saved == configs.to_dict(config):
+    return True
+  different = configs.differences(configs.up_to_date(type(config), saved), config)
   if different:
     told = [f"{path}: {old!r} -> {new!r}" for path, old, new in different[:_SHOWN]]
     told += [f"and {len(different) - _SHOWN} more"] * (len(different) > _SHOWN)

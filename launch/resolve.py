@@ -202,9 +202,10 @@ def result(workdir: pathlib.Path, config: Any) -> "Result | None":
 
   path = workdir / results.RESULT_FILE
   found = results.read(path) if path.exists() else None
-  if found is None or configs.differences(configs.up_to_date(type(config), found.config), config):
-    return None
-  return found
+  if found is None or found.config == configs.to_dict(config):
+    return found
+  different = configs.differences(configs.up_to_date(type(config), found.config), config)
+  return None if different else found
 
 
 def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:

@@ -25,6 +25,7 @@ command attaches to what it sent.
 """
 
 import pathlib
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -65,9 +66,11 @@ def main(values: absl_flags.FlagValues) -> int:
     executors.dry_run([_job(target.workdir, run) for run in runs])
     return 0
   from attn import workdirs
+  from launch import table
 
   resolve.make_folder(target.workdir)
   with workdirs.held(target.workdir):
+    table.record(target.workdir, runs)  # what is to come is known while it runs
     missing = [run for run in runs if target.finished(run) is None]
     print(f"{len(runs)} runs in {target.workdir}, {len(runs) - len(missing)} finished already")
     outcomes = execute(target.workdir, missing, values.jobs, asked)
@@ -113,10 +116,9 @@ def show(target: plan.Target, runs: Sequence[plan.Run]) -> None:
   """Writes and prints the table of results."""
   from launch import table
 
-  rows = [table.Row(run.name, run.setting, run.workdir, target.finished(run)) for run in runs]
-  table.write(target.workdir, rows)
-  table.show(rows)
-  print(f"table: {target.workdir / 'sweep.csv'}, {target.workdir / 'sweep.jsonl'}")
+  table.show_runs(table.record(target.workdir, runs))
+  print(f"a row a run: {target.workdir / 'sweep.csv'}, {target.workdir / 'sweep.jsonl'}")
+  print(f"page and figures: python -m launch.compare --workdir={shlex.quote(str(target.workdir))}")
 
 
 def tell_failures(failed: Sequence[executors.Outcome]) -> None:

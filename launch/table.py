@@ -1,98 +1,111 @@
-"""The table of a sweep: in the terminal, as CSV and as JSON lines."""
+"""The tables of a sweep: a row a run in its folder, a row a setting in the terminal."""
 
 import csv
-import dataclasses
+import io
 import json
-import os
 import pathlib
+import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-_SHOWN_METRICS = 6
+if TYPE_CHECKING:
+  from attn.report.comparison import Comparison, Row
+  from attn.report.runs import Run
+  from launch import plan
+
+_SHOWN = 40  # rows in the terminal
+_NAMED = 8  # metrics that it names beside the one it shows
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-  """One run.
+def record(folder: pathlib.Path, planned: "Sequence[plan.Run]") -> "list[Run]":
+  """Writes `sweep.jsonl` and `sweep.csv`: a line a planned run, with what came of it so far.
 
-  Attributes:
-    name: its name.
-    setting: path -> value of what it has of its own.
-    workdir: its folder.
-    metrics: metric -> mean; None if the run is not finished.
+  Args:
+    folder: the sweep's.
+    planned: its runs.
+
+  Returns:
+    All runs in the folder, those of earlier plans as well.
   """
+  from attn import configs
+  from attn.report import results, runs
 
-  name: str
-  setting: Mapping[str, str]
-  workdir: pathlib.Path
-  metrics: Mapping[str, float | None] | None
-
-  @property
-  def status(self) -> str:
-    """`finished` or `missing`."""
-    return "missing" if self.metrics is None else "finished"
-
-
-def write(folder: pathlib.Path, rows: Sequence[Row]) -> None:
-  """Writes `sweep.jsonl` and `sweep.csv` into the sweep's folder."""
-  folder.mkdir(parents=True, exist_ok=True)
-
-  def lines(file: TextIO) -> None:
-    for row in rows:
-      values = {
-        "run": row.name, "status": row.status, "setting": row.setting, "metrics": row.metrics,
-        "workdir": str(row.workdir),
-      }  # fmt: skip
-      file.write(json.dumps(values) + "\n")
-
-  def cells(file: TextIO) -> None:
-    axes, metrics = _columns(rows)
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["run", "status", *axes, *metrics, "workdir"])
-    for row in rows:
-      measured = row.metrics or {}
-      values = [row.setting.get(axis) for axis in axes] + [measured.get(name) for name in metrics]
-      writer.writerow([row.name, row.status, *values, row.workdir])
-
-  _replace(folder / "sweep.jsonl", lines)
-  _replace(folder / "sweep.csv", cells)
+  lines = {
+    run.name: {"command": shlex.join(run.argv), "config": configs.to_dict(run.config)}
+    for run in planned
+  }
+  found, problems = runs.in_folder(folder, lines)
+  for problem in problems:
+    print(f"launch.sweep: {problem}", file=sys.stderr)
+  by_name = {run.name: run for run in found}
+  text, cells = io.StringIO(), io.StringIO()
+  axes = dict.fromkeys(path for run in planned for path in run.setting)
+  metrics = dict.fromkeys(name for run in found for name in run.metrics)
+  writer = csv.writer(cells, lineterminator="\n")
+  writer.writerow(["run", "status", *axes, *metrics, "workdir"])
+  for run in planned:
+    one = by_name.get(run.name)
+    values = {name: metric.mean for name, metric in one.metrics.items()} if one else {}
+    status = one.status if one else "unfinished"  # its files are damaged
+    told = {"run": run.name, "status": status, "setting": run.setting, "metrics": values}
+    text.write(json.dumps({**told, "workdir": str(run.workdir), **lines[run.name]}) + "\n")
+    setting = [run.setting.get(axis) for axis in axes]
+    writer.writerow([run.name, status, *setting, *map(values.get, metrics), run.workdir])
+  results.write_text(folder / runs.PLAN, text.getvalue())
+  results.write_text(folder / "sweep.csv", cells.getvalue())
+  return found
 
 
-def show(rows: Sequence[Row]) -> None:
-  """Prints the settings and the first metrics of each run."""
+def show_runs(runs: "Sequence[Run]") -> None:
+  """Prints the table of the main metric by all that varies, or why there is none yet."""
+  from attn.report import comparison, results
+
+  try:
+    show(comparison.compare(runs))
+  except results.ResultError as error:
+    print(error)
+
+
+def show(comparison: "Comparison") -> None:
+  """Prints a row a setting, what has to be known to read it, and the best."""
   from rich.console import Console
   from rich.table import Column, Table
+  from rich.text import Text
 
-  axes, metrics = _columns(rows)
-  shown = metrics[:_SHOWN_METRICS]
+  from attn.report import comparison as comparing
+  from attn.report import comparison_page as page
+
   # Names fold rather than lose their ends; a log or a pipe has no width of its own.
-  columns = [Column(name, overflow="fold") for name in [*(axes or ["run"]), *shown]]
-  table = Table(*columns, box=None, pad_edge=False)
-  for row in rows:
-    head = [row.setting.get(axis, "") for axis in axes] or [row.name]
-    measured = row.metrics or {}
-    tail = [_number(measured.get(name)) for name in shown]
-    table.add_row(*head, *(tail if row.metrics is not None else [row.status] + tail[1:]))
-  Console(width=None if sys.stdout.isatty() else 160).print(table)
-  if len(metrics) > len(shown):
-    print(f"and {len(metrics) - len(shown)} more metrics in sweep.csv")
+  heads = [Column(axis, overflow="fold") for axis in comparison.axes]
+  for metric in comparison.metrics:
+    unit = comparison.units[metric]
+    name = f"{metric} [{unit}]" if unit else metric
+    heads += [Column(name, justify="right", overflow="fold"), Column("95% interval"), Column("n")]
+  table = Table(*heads, "", box=None, pad_edge=False)
+  for row in _shown(comparison):
+    values = [text for metric in comparison.metrics for text in page.cells(row, metric)]
+    setting = map(comparing.shown, row.setting.values())
+    best = "best" if comparison.best and row is comparison.best.row else ""
+    table.add_row(*(Text(text) for text in (*setting, *values, best)))
+  console = Console(width=None if sys.stdout.isatty() else 160)
+  print(page.summary(comparison))
+  console.print(table)
+  if len(comparison.rows) > _SHOWN:
+    print(f"and {len(comparison.rows) - _SHOWN} more settings")
+  for note in page.notes(comparison):
+    print(note)
+  for name, told in page.best_lines(comparison):
+    print(f"{name}: {told}")
+  if comparison.others:
+    more = len(comparison.others) - _NAMED
+    told = "; ".join(comparison.others[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    print(f"other metrics: {told}")
 
 
-def _columns(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-  """Returns all axes and all metrics of the rows, in the order they come up."""
-  axes = dict.fromkeys(path for row in rows for path in row.setting)
-  metrics = dict.fromkeys(name for row in rows for name in row.metrics or ())
-  return list(axes), list(metrics)
-
-
-def _number(value: float | None) -> str:
-  return "" if value is None else f"{value:.5g}"
-
-
-def _replace(path: pathlib.Path, fill: Callable[[TextIO], None]) -> None:
-  """Writes a file that appears whole."""
-  temporary = path.with_name(path.name + ".tmp")
-  with temporary.open("w", encoding="utf-8", newline="") as file:
-    fill(file)
-  os.replace(temporary, path)
+def _shown(comparison: "Comparison") -> "Sequence[Row]":
+  """All settings or, of many, the best ones."""
+  best = comparison.best
+  if best is None or len(comparison.rows) <= _SHOWN:
+    return comparison.rows[:_SHOWN]
+  return best.ranked[:_SHOWN]

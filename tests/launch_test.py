@@ -850,12 +850,13 @@ def test_a_sweep_with_one_failure_and_the_same_again(checkout):
   assert [(row["fault"], row["seed"], row["status"], row["size"]) for row in table] == [
     ("''", "0", "finished", "64.0"),
     ("''", "1", "finished", "64.1"),
-    ("bug", "0", "missing", ""),
-    ("bug", "1", "missing", ""),
+    ("bug", "0", "unfinished", ""),
+    ("bug", "1", "unfinished", ""),
   ]
   lines = [json.loads(line) for line in (checkout / "s/sweep.jsonl").read_text().splitlines()]
   assert lines[1]["metrics"] == {"size": 64.1, "loss": None}
   assert lines[1]["setting"] == {"fault": "''", "seed": "1"}
+  assert "64.05" in out and "2 unfinished" in out  # the mean over seeds
   # The command told for one failure is that run.
   alone = re.search(r"alone: (.*)", err).group(1)
   again = subprocess.run(
@@ -881,9 +882,16 @@ def test_a_sweep_of_a_recipe(checkout):
   code, out, err = launch(checkout, "sweep", *words)
   assert (code, err) == (0, "")
   with (checkout / "runs/small-reverse-sweep/sweep.csv").open() as file:
-    table = [(r["steps"], r["seed"], r["word_error_rate"]) for r in csv.DictReader(file)]
+    table = [(r["steps"], r["seed"], r["dev.word_error_rate"]) for r in csv.DictReader(file)]
   assert table == [("3", "0", "0.25"), ("3", "1", "1.25"), ("5", "0", "0.25"), ("5", "1", "1.25")]
-  assert "4 finished already" in launch(checkout, "sweep", *words)[1]
+  code, told, err = launch(checkout, "sweep", *words)
+  assert "4 finished already" in told
+  # The table of a sweep is that of launch.compare.
+  shown = told.partition("\n")[2].partition("a row a run")[0]
+  code, out, err = launch(checkout, "compare", "--workdir=runs/small-reverse-sweep")
+  assert (code, err) == (0, "")
+  assert out.startswith(shown) and "best: dev.word_error_rate minimised: 0.75 [" in shown
+  assert (checkout / "runs/small-reverse-sweep/compare/index.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -1070,7 +1078,7 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
   )
   assert done.returncode == 0, done.stderr
   with (tmp_path / "sweep/sweep.csv").open() as file:
-    assert [float(row["word_error_rate"]) for row in csv.DictReader(file)] == [1.0, 1.0]
+    assert [float(row["dev.word_error_rate"]) for row in csv.DictReader(file)] == [1.0, 1.0]
 
 
 # How errors are told.

@@ -26,6 +26,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
+from matplotlib.transforms import ScaledTranslation
 
 # Okabe and Ito's palette without the yellow, which vanishes on paper.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00")
@@ -64,7 +65,7 @@ def new(
   wrapped = textwrap.fill(title, int(width * 72 / (_TITLE * 0.64)))
   figure.suptitle(wrapped, fontsize=_TITLE, fontweight="bold", color=_INK, x=0.01, ha="left")
   if note:
-    wrapped = textwrap.fill(note, int(width * 72 / (_NOTE * 0.5)))
+    wrapped = textwrap.fill(note, int(width * 72 / (_NOTE * 0.54)))
     figure.supxlabel(wrapped, fontsize=_NOTE, color="#555555", x=0.01, ha="left")
   axes = list(figure.subplots(rows, columns, squeeze=False).flat)
   for each in axes:
@@ -115,6 +116,44 @@ def line(
   axes.plot(x, y, label=label, linewidth=1.8, markersize=5, **style)
   if low is not None and high is not None:
     axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.18, linewidth=0)
+
+
+def points(
+  axes: Axes,
+  x: Sequence[float] | np.ndarray,
+  y: Sequence[float] | np.ndarray,
+  low: Sequence[float] | np.ndarray,
+  high: Sequence[float] | np.ndarray,
+  *,
+  label: str,
+  series: int,
+  joined: bool = True,
+  shift: float = 0.0,
+) -> None:
+  """One series as markers with their intervals as bars; an infinite end is not drawn.
+
+  Args:
+    axes: where to draw.
+    x: positions.
+    y: values, same length.
+    low: lower ends of the intervals.
+    high: upper ends of the intervals.
+    label: name in the legend.
+    series: which colour, marker and dash; the same series has the same number in every panel.
+    joined: whether a line joins the markers: positions are numbers, not names.
+    shift: points to the right, so that bars of several series do not hide each other.
+  """
+  k = series % len(COLOURS)
+  dash = DASHES[k] if joined else "none"
+  spread = np.stack([np.subtract(y, low), np.subtract(high, y)])
+  drawn = axes.errorbar(
+    x, y, np.where(np.isfinite(spread), spread, np.nan), label=label, linewidth=1.8, markersize=5,
+    capsize=3, elinewidth=1.2, color=COLOURS[k], marker=MARKERS[k], linestyle=dash,
+  )  # fmt: skip
+  axes.autoscale_view()  # while matplotlib knows where all of it is
+  aside = ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
+  for artist in drawn.get_children():
+    artist.set_transform(axes.transData + aside)
 
 
 def bars(

@@ -215,18 +215,8 @@ def _section(
     "figures": figures,
     "missing": missing,
     "claims": [c for c in claims if c.experiment == result.experiment and c.number in judged],
-    "conditions": _flat(result.config),
+    "conditions": list(configs.leaves(result.config)),
   }
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-  """Dotted path and value of every leaf of a configuration."""
-  leaves: list[tuple[str, Any]] = []
-  for name, value in config.items():
-    leaves += _flat(value, f'{prefix}{name}.') if isinstance(value, dict) else [
-      (prefix + name, value)
-    ]  # fmt: skip
-  return leaves
 
 
 def _counts(claims: Sequence[Claim]) -> list[tuple[str, list[int]]]:
