@@ -11,9 +11,9 @@ and asks for no such thing; it is trained on in `full`, or with --set=data=walk,
 
 Command: python -m launch.run --experiment=order_of_the_step
 Time: on two cores, an order a process: default about 4 minutes by estimate (15 runs x 27 s / 2, and
-40 s of compiling), smoke 15 seconds by estimate (4 runs of 6 updates, most of it compiling), full 3
-hours by estimate (25 runs of the walk x 8 min / 2, 25 of g2p x 7 min / 2). The last has not been
-run. A killed run goes on where it was.
+40 s of compiling), smoke 58 seconds on a busy machine (4 runs of 6 updates, most of it compiling),
+full 3 hours by estimate (25 runs of the walk x 8 min / 2, 25 of g2p x 7 min / 2). The last has not
+been run. A killed run goes on where it was.
 Expect: on the walk the orders whose score has seen y_{i-1} (Luong's, the released code's, the
 conditional GRU's) come within 0.15 nats of ln 2, the paper's two forms stay 0.5 to 0.7 above it,
 A.2.2 behind section 3.1. The dependencies are those of the equations.
