@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from attn.decoding import Hypotheses, beam_search, greedy
+from attn.decoding.beam import _top_k
 
 PAD, BOS = 90, 91
 
@@ -500,6 +501,23 @@ def test_a_sentence_does_not_depend_on_its_batch(beam, seed, lengths, data):
     np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(alone.weights[0], together.weights[row, ..., :7], atol=1e-5)
     assert not together.weights[row, ..., lengths[i] :].any()
+
+
+@pytest.mark.parametrize(("size", "count"), [(3 * 64, 2), (661, 5), (661, 10), (640, 12)])
+def test_the_best_of_many_are_those_of_all(size, count):
+  """In their order too: of equal ones the first, among few values, none possible or only some."""
+  rng = np.random.default_rng(size + count)
+  few = rng.integers(-3, 3, (7, size)).astype(np.float32)
+  values = np.stack(
+    [rng.normal(size=(7, size)).astype(np.float32), few, np.where(few < 2, -np.inf, few)]
+  )
+  values[2, 3:] = -np.inf
+  values[2, 5, [size - 1, 70]] = -4.0
+  values[0, 2, 130] = np.nan
+  for rows in values:
+    found, expected = (jax.device_get(call(rows, count)) for call in (_top_k, jax.lax.top_k))
+    for one, other in zip(found, expected, strict=True):
+      np.testing.assert_array_equal(one, other)
 
 
 # DMP-02: row t of the weights belongs to token t.

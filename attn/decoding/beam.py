@@ -22,6 +22,8 @@ from attn.decoding.hypotheses import (
   write_weights,
 )
 
+_GROUP = 64  # continuations of a sentence that are looked at by the best of them first
+
 
 class _Candidates(NamedTuple):
   """Beams made longer by one token, best first; c of them a sentence, impossible ones at -inf."""
@@ -223,10 +225,36 @@ def _rank(beams: Float[Array, "b k"], log_probs: Float[Array, "b k V"]) -> _Cand
   # A dead beam stays dead whatever the step makes of it, NaN included.
   dead = (beams == -jnp.inf)[:, :, None]
   totals = jnp.where(dead, -jnp.inf, beams[:, :, None] + log_probs)
-  best, index = jax.lax.top_k(
+  best, index = _top_k(
     totals.reshape(sentences, beam * vocabulary), min(2 * beam, beam * vocabulary)
   )
   return _Candidates(best, index % vocabulary, index // vocabulary)
+
+
+def _top_k(
+  values: Float[Array, "b c"], count: int
+) -> tuple[Float[Array, "b n"], Int[Array, "b n"]]:
+  """`jax.lax.top_k` of many values, by the largest of each group of neighbours.
+
+  XLA for CPU compares every value with the best so far, one by one; maxima it takes eight at a
+  time. The best `count` lie in the `count` groups of the largest maxima: each of the others has as
+  many that are better, or as good and before it. Taken in their order, they leave ties as they are.
+  """
+  sentences, size = values.shape
+  groups = -(-size // _GROUP)
+  if groups <= count:
+    best: tuple[Array, Array] = jax.lax.top_k(values, count)
+    return best
+  values = jnp.pad(values, ((0, 0), (0, groups * _GROUP - size)), constant_values=-jnp.inf)
+  grouped = values.reshape(sentences, groups, _GROUP // 8, 8)
+  # A NaN is above all numbers in `top_k`, and lost in a maximum on CPU.
+  largest = jnp.where(jnp.isnan(grouped), jnp.inf, grouped).max(2).max(2)
+  _, chosen = jax.lax.top_k(largest, count)
+  chosen = jnp.sort(chosen, axis=1)
+  inside = _select(grouped, chosen).reshape(sentences, count * _GROUP)
+  highest, at = jax.lax.top_k(inside, count)
+  group = jnp.take_along_axis(chosen, at // _GROUP, axis=1)
+  return highest, group * _GROUP + at % _GROUP
 
 
 def _take_best(candidates: _Candidates, count: int) -> _Candidates:
