@@ -88,19 +88,24 @@ class Product(NamedTuple):
     return _median_seconds(lambda: call(left, right), calls)
 
 
-def products(program: Any) -> collections.Counter[Product]:
+def products(program: Any, steps: int = 1) -> collections.Counter[Product]:
   """The matrix products of a traced program, a loop's as often as it goes round.
 
   What is one number, such as a vector's norm, is no product of matrices.
+
+  Args:
+    program: its jaxpr.
+    steps: how often a loop goes round that ends when its data say so.
   """
   found: collections.Counter[Product] = collections.Counter()
   for equation in program.eqns:
     if equation.primitive.name == "dot_general" and equation.outvars[0].aval.shape:
       left, right = (variable.aval.shape for variable in equation.invars)
       found[Product(left, right, equation.params["dimension_numbers"])] += 1
-    rounds = equation.params["length"] if equation.primitive.name == "scan" else 1
+    loop = equation.primitive.name
+    rounds = {"scan": equation.params.get("length", 1), "while": steps}.get(loop, 1)
     for inner in jax.extend.core.jaxprs_in_params(equation.params):
-      for product, times in products(inner).items():
+      for product, times in products(inner, steps).items():
         found[product] += times * rounds
   return found
 
@@ -222,9 +227,7 @@ class Attn(Updates):
 
   def matmul(self, size: int) -> float:
     """GFLOP/s of a square product."""
-    matrix = jax.random.normal(self._rng, (size, size))
-    product = jax.jit(jnp.matmul)
-    return best_rate(lambda: product(matrix, matrix).block_until_ready(), size)
+    return matmul(size)
 
   def _train(self, batch: pipeline.Batch) -> StepMetrics:
     spread, everywhere = self._devices.spread(batch), self._devices.everywhere
@@ -236,6 +239,13 @@ class Attn(Updates):
   def _settle(self, reported: StepMetrics | None) -> None:
     if reported is not None:
       self._loss = float(reported.loss)
+
+
+def matmul(size: int) -> float:
+  """GFLOP/s of XLA's product of two square matrices."""
+  matrix = jax.random.normal(jax.random.key(0), (size, size))
+  product = jax.jit(jnp.matmul)
+  return best_rate(lambda: product(matrix, matrix).block_until_ready(), size)
 
 
 def stored(data: DataConfig) -> pipeline.TokenStore:

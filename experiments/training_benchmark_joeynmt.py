@@ -51,8 +51,8 @@ class JoeyNMT(TorchUpdates):
     logging.disable(logging.INFO)
     self._sizes = sizes
     data = None if told is None else _load(told)
-    self._source, self._target = _vocabularies(sizes) if data is None else data[:2]
-    self.model = build_model(_model(sizes), self._source, self._target)
+    self._source, self._target = vocabularies(sizes) if data is None else data[:2]
+    self.model = build_model(model_section(sizes), self._source, self._target)
     # As its `prediction.prepare` does.
     self.model.loss_function = ("crossentropy", 0.0)
     self._manager = _manager(self.model, seed, sizes.batch)
@@ -117,7 +117,7 @@ class JoeyNMT(TorchUpdates):
       yield from batches
 
 
-def _model(sizes: Sizes) -> dict[str, Any]:
+def model_section(sizes: Sizes) -> dict[str, Any]:
   """The `model` section of a configuration."""
   layer = {
     "type": "recurrent", "rnn_type": "gru", "hidden_size": sizes.units, "num_layers": 1,
@@ -132,7 +132,7 @@ def _special() -> types.SimpleNamespace:
   return types.SimpleNamespace(**_check_special_symbols({}))
 
 
-def _vocabularies(sizes: Sizes) -> tuple[Vocabulary, Vocabulary]:
+def vocabularies(sizes: Sizes) -> tuple[Vocabulary, Vocabulary]:
   """Of symbols that are numbers, as many as asked for with the reserved ones."""
   symbols = [str(number) for number in range(RESERVED, sizes.vocabulary)]
   return Vocabulary(symbols, _special()), Vocabulary(symbols, _special())

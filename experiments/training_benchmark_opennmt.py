@@ -46,14 +46,14 @@ class OpenNMT(TorchUpdates):
     super().__init__(seed)
     logging.disable(logging.INFO)
     self._sizes = sizes
-    options = _options(sizes, fed=model == GENERAL_FED)
-    vocabularies = _vocabularies(sizes)
+    chosen = options_of(sizes, fed=model == GENERAL_FED)
+    named = vocabularies(sizes)
     self._eos, self._bos = (
-      vocabularies["tgt"][symbol] for symbol in (DefaultTokens.EOS, DefaultTokens.BOS)
+      named["tgt"][symbol] for symbol in (DefaultTokens.EOS, DefaultTokens.BOS)
     )
-    self.model = build_base_model(options, vocabularies, gpu=False)
-    optimizer = Optimizer.from_opt(self.model, options)
-    self._trainer = build_trainer(options, -1, self.model, vocabularies, optimizer)
+    self.model = build_base_model(chosen, named, gpu=False)
+    optimizer = Optimizer.from_opt(self.model, chosen)
+    self._trainer = build_trainer(chosen, -1, self.model, named, optimizer)
     self._statistics = onmt.utils.Statistics()
     self._batches = self._fixed(seed)
 
@@ -89,14 +89,14 @@ class OpenNMT(TorchUpdates):
       }
 
 
-def _options(sizes: Sizes, *, fed: bool) -> Any:
+def options_of(sizes: Sizes, *, fed: bool, score: str = "general") -> Any:
   """The options of its command line. It wants files to be named, which nobody opens here."""
   parser = ArgumentParser()
   onmt.opts.train_opts(parser)
   settings = {
     "data": "{}", "src_vocab": "none", "tgt_vocab": "none", "encoder_type": "rnn",
     "decoder_type": "rnn", "rnn_type": "GRU", "layers": 1, "hidden_size": sizes.units,
-    "word_vec_size": sizes.embedding, "input_feed": int(fed), "global_attention": "general",
+    "word_vec_size": sizes.embedding, "input_feed": int(fed), "global_attention": score,
     "dropout": 0.0, "optim": "adam", "adam_beta2": 0.999, "learning_rate": LEARNING_RATE,
     "max_grad_norm": CLIP_NORM, "batch_size": sizes.batch, "normalization": "tokens",
   }  # fmt: skip
@@ -108,7 +108,7 @@ def _options(sizes: Sizes, *, fed: bool) -> Any:
   return options
 
 
-def _vocabularies(sizes: Sizes) -> dict[str, Any]:
+def vocabularies(sizes: Sizes) -> dict[str, Any]:
   """Of symbols that are numbers, as many as asked for with the reserved ones."""
   symbols = [str(number) for number in range(RESERVED, sizes.vocabulary)]
   made = {}

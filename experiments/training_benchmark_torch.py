@@ -32,5 +32,10 @@ class TorchUpdates(Updates):
 
   def matmul(self, size: int) -> float:
     """GFLOP/s of a square product."""
-    matrix = torch.randn(size, size)
-    return best_rate(lambda: matrix @ matrix, size)
+    return matmul(size)
+
+
+def matmul(size: int) -> float:
+  """GFLOP/s of PyTorch's product of two square matrices."""
+  matrix = torch.randn(size, size)
+  return best_rate(lambda: matrix @ matrix, size)

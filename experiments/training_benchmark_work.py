@@ -5,12 +5,12 @@ Loaded in every process that is timed, also in environments without jax: numpy a
 
 import dataclasses
 import pathlib
-import resource
-import sys
 import time
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from experiments.benchmark_workers import peak_bytes
 
 ATTN, JOEYNMT, OPENNMT = "attn", "JoeyNMT", "OpenNMT-py"
 ADDITIVE_FED = "additive_fed"  # with input feeding
@@ -167,8 +167,7 @@ class Updates:
 
   def peak(self) -> int:
     """Most bytes that the process has held so far, its libraries included."""
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return held if sys.platform == "darwin" else held * 1024
+    return peak_bytes()
 
 
 def best_rate(call: Any, size: int, calls: int = 5) -> float:
