@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any, BinaryIO, NoReturn, TextIO
@@ -404,11 +405,17 @@ def _run(
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + getattr(signal, "SIGPIPE", 13)
   except Exception as error:
-    line = explain(error)
-    if line is None:
-      raise
-    _say(command, line)
+    tell(command, error)
     return 1
+
+
+def tell(command: str, error: Exception) -> None:
+  """Says what ended a command: on one line, or by a traceback where the program is at fault."""
+  line = explain(error)
+  if line is None:
+    traceback.print_exception(error)
+  else:
+    _say(command, line)
 
 
 def _say(command: str, line: str) -> None:

@@ -92,6 +92,8 @@ def execute(
 ) -> list[executors.Outcome]:
   """Does runs by SLURM if it is asked for something, else on this machine; shows how they go."""
   jobs = [_job(folder, run) for run in runs]
+  if not jobs:
+    return []
   with watch.watching(jobs) as watcher:
     if asked is not None:
       return slurm.slurm(jobs, folder, asked, most, watcher)

@@ -15,17 +15,20 @@ goes on, the environment variable WANDB_MODE=online.
 
 All devices that jax sees share the rows of each batch. Several processes are one run when each is
 given the same command and either --distributed, where jax can tell who they are (SLURM, Open MPI,
-TPU pods), or --coordinator with its own --process. They need a --workdir that all of them see.
+TPU pods), or --coordinator with its own --process. They need a --workdir that all of them see; only
+process 0 writes into it. At the start they wait --timeout seconds for each other. When one is lost,
+or fails, the others end: at once on CPUs or if it was process 0, else within --timeout seconds and
+a few more. The same commands resume.
 """
 
+import contextlib
 import pathlib
-import re
 import sys
 import time
 
 from absl import flags as absl_flags
 
-from launch import flags, resolve
+from launch import flags, processes, resolve
 
 FLAGS = flags.define("preset", "data", "config", "set", "seed", "workdir", "list")
 absl_flags.DEFINE_enum(
@@ -46,6 +49,10 @@ absl_flags.DEFINE_string(
 absl_flags.DEFINE_string(
   "process", None, "I/N: this is process I, counted from 0, of N", flag_values=FLAGS
 )
+absl_flags.DEFINE_integer(
+  "timeout", 60, "seconds after which a process that others wait for counts as lost",
+  lower_bound=1, flag_values=FLAGS,
+)  # fmt: skip
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -53,7 +60,16 @@ def main(values: absl_flags.FlagValues) -> int:
   if values.list:
     print(presets_text())
     return 0
-  join(values.distributed, values.coordinator, values.process)
+  several = (values.distributed, values.coordinator, values.process)
+  if values["timeout"].present and not any(several):
+    raise flags.UserError("--timeout is for several processes: see --distributed, --coordinator")
+  with processes.joined("launch.train", *several, values.timeout) as index:
+    _train(values, first=index == 0)
+  return 0
+
+
+def _train(values: absl_flags.FlagValues, *, first: bool) -> None:
+  """Does the work of one process, of which only the first writes and says what came out."""
   config = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
   from attn import training, workdirs
   from attn.data import catalog
@@ -63,49 +79,23 @@ def main(values: absl_flags.FlagValues) -> int:
   workdir = pathlib.Path(values.workdir or default_workdir(values.preset, config.data.name))
   workdirs.refuse_another(workdir, config)
   resolve.make_folder(workdir)
-  print(f"training in {workdir}", file=sys.stderr, flush=True)
-  began = time.monotonic()
-  import jax
-
-  first = jax.process_index() == 0  # which alone says what goes in and what came out
-  if first:
-    command = flags.command_line("launch.train")
-    provenance.record_command(workdir, command, provenance.environment())
-  boards = {"tensorboard": values.tensorboard, "wandb": values.wandb}
-  trained = training.train(config, workdir, **boards)
-  if not first:
-    return 0
-  print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)
-  if values.evaluate:
-    with workdirs.held(workdir):
+  with workdirs.held(workdir) if first else contextlib.nullcontext():
+    if first:
+      command = flags.command_line("launch.train")
+      provenance.record_command(workdir, command, provenance.environment())
+      print(f"training in {workdir}", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    boards = {"tensorboard": values.tensorboard, "wandb": values.wandb}
+    trained = training.train(config, workdir, **boards)
+    if first:
+      print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)
+    if values.evaluate:
       scores = resolve.evaluation(workdir, config, values.evaluate)
       if scores is None:
         scores = training.evaluate(workdir, values.evaluate)
-    print("\n".join(f"{values.evaluate}  {name}: {value:.6g}" for name, value in scores.items()))
-  return 0
-
-
-def join(distributed: bool, coordinator: str | None, process: str | None) -> None:
-  """Makes this process one of several that train together, if the flags say so."""
-  if not distributed and coordinator is None and process is None:
-    return
-  place = re.fullmatch(r"(\d+)/(\d+)", process or "")
-  if not distributed and (coordinator is None or process is None):
-    raise flags.UserError("--coordinator=HOST:PORT and --process=I/N belong together")
-  if distributed and (coordinator or process):
-    raise flags.UserError("--distributed finds out by itself what --coordinator and --process say")
-  if not distributed and (place is None or int(place[1]) >= int(place[2])):
-    raise flags.UserError(f"--process={process} is not I/N with I from 0 to N-1, such as 0/2")
-  import jax
-
-  try:
-    if place:
-      jax.distributed.initialize(coordinator, int(place[2]), int(place[1]))
-    else:
-      jax.distributed.initialize()
-  except (RuntimeError, ValueError) as error:
-    reason = (str(error).splitlines() or ["no reason given"])[0]
-    raise flags.UserError(f"the processes do not find each other: {reason:.200}") from None
+      lines = [f"{values.evaluate}  {name}: {value:.6g}" for name, value in scores.items()]
+      if first:
+        print("\n".join(lines))
 
 
 def default_workdir(preset: str | None, data: str) -> str:

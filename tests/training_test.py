@@ -40,8 +40,6 @@ from attn.training import (
   state,
 )
 from attn.training.interrupts import Interrupts
-from launch import flags
-from launch import train as launch_train
 
 MODEL = ModelConfig(
   source_vocabulary=17,
@@ -425,23 +423,6 @@ def test_a_batch_that_the_devices_cannot_share_is_refused(monkeypatch):
   monkeypatch.setattr(jax, "devices", lambda: [None] * 3)
   with pytest.raises(configs.ConfigError, match="batch_size is 32, which 3 devices cannot share"):
     devices.Devices(32)
-
-
-@pytest.mark.parametrize(
-  ("distributed", "coordinator", "process", "told"),
-  [
-    (False, "host:1", None, "--coordinator=HOST:PORT and --process=I/N belong together"),
-    (False, None, "0/2", "belong together"),
-    (True, None, "0/2", "--distributed finds out by itself"),
-    (False, "host:1", "2/2", "--process=2/2 is not I/N"),
-    (False, "host:1", "first", "--process=first is not I/N"),
-  ],
-)
-def test_processes_that_do_not_know_their_place_are_refused(
-  distributed, coordinator, process, told
-):
-  with pytest.raises(flags.UserError, match=told):
-    launch_train.join(distributed, coordinator, process)
 
 
 def fresh_state(seed=0):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -163,7 +164,8 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
 
   Writes `evaluation/SPLIT.json` (the numbers returned, with sacreBLEU's signatures, step, whether
   training had ended, search and time) and `evaluation/SPLIT.tsv` (source, output, and the
-  references, a line each source).
+  references, a line each source). Processes that jax.distributed has made one must all call it:
+  each decodes all, and the first writes.
 
   Returns:
     `sources`, `word_error_rate`, `symbol_error_rate`, `unfinished`; where targets are text (words
@@ -199,6 +201,8 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
     scores["alignment_error_rate"] = alignment.alignment_error_rate(
       word_links(trained, corpus), corpus.alignments, corpus.possible
     )
+  if jax.process_index():
+    return scores
   (folder / "evaluation").mkdir(exist_ok=True)
   rows = zip(outputs.sources, outputs.outputs, outputs.references, strict=True)
   lines = ["\t".join([source, output, *references]) for source, output, references in rows]
