@@ -22,7 +22,8 @@ to three lengths, the others to the longest of a batch: that padding is attn's t
 Command: make peers, then python -m launch.run --experiment=decoding_benchmark
 Without the peers their rows are left out. A benchmark judges no claim of the chapter, and
 --experiment=all leaves it out. Leave the machine alone meanwhile; an interrupted run starts over.
-Time: default 15 minutes on an idle core, a quarter of it compiling; full two hours by estimate.
+Time: default 15 minutes on an idle core, a quarter of it compiling, smoke 20 seconds;
+full two hours by estimate.
 
 Rules, stated before the run. Every process is pinned to the same core and has one thread, and gets
 its memory as its system's own commands do (attn's in huge pages, `launch/memory.py`). The two of a

@@ -93,7 +93,10 @@ class JoeyNMT(TorchSearches):
     """Its decoder's step, whose logits say where a hypothesis ends."""
     logits, *rest = self._decode(*inputs, **named)
     ends = self.ends(named["src_mask"].sum((1, 2)), self._made)
-    logits[:, -1, self.model.eos_index] = torch.where(ends, CERTAIN, -CERTAIN)
+    # EOS leaves its share to PAD, which the search rules out after the softmax, as attn does EOS.
+    end, pad, step = self.model.eos_index, self.model.pad_index, logits[:, -1]
+    step[:, pad] = torch.logaddexp(step[:, pad], step[:, end])
+    step[:, end] = torch.where(ends, CERTAIN, -CERTAIN)
     self._made += 1
     return logits, *rest
 

@@ -41,6 +41,7 @@ class _Ending(onmt.translate.Translator):
     log_probs, weights = super()._decode_and_generate(*inputs, **named)
     ends = self._searches.ends(named["src_len"], named["step"])
     log_probs[ends] = -CERTAIN
+    log_probs[:, [self._tgt_pad_idx, self._tgt_bos_idx]] = -CERTAIN  # its search lets them pass
     log_probs[:, self._tgt_eos_idx] = torch.where(ends, 0.0, -CERTAIN)
     return log_probs, weights
 
@@ -108,8 +109,6 @@ class OpenNMT(TorchSearches):
     symbols = self._vocabularies["src"]
     reserved = (DefaultTokens.PAD, DefaultTokens.BOS, DefaultTokens.EOS, DefaultTokens.UNK)
     order = own_order(len(weights["target"]), *(symbols[name] for name in reserved))
-    biases = weights["decoder/b_w"].copy()
-    biases[:2] = -CERTAIN  # PAD and BOS, which its search does not rule out
     lookup = "{}.embeddings.make_embedding.emb_luts.0.weight"
     named = {
       lookup.format("encoder"): weights["source"][order],
@@ -118,7 +117,7 @@ class OpenNMT(TorchSearches):
       **gru("decoder", weights, "decoder.rnn.layers.0.{}"),
       "decoder.attn.linear_out.weight": np.hstack([weights["decoder/c_o"], weights["decoder/u_o"]]),
       "generator.weight": weights["decoder/w_o"][order],
-      "generator.bias": biases[order],
+      "generator.bias": weights["decoder/b_w"][order],
     }
     if not self._additive:
       return {**named, "decoder.attn.linear_in.weight": weights["decoder/score/w_a"].T}
