@@ -42,11 +42,13 @@ Rules, stated before the run. A form is one of Bahdanau's: section 3.1, A.2.2, t
   70e `both`: an annotation of Bahdanau's is twice a state wide and depends on words on both sides;
     one of Luong's is as wide as a state, on top of several layers, and depends on one side.
   70f `both`: Bahdanau's weights are above 0 at all positions; Luong's global ones too, those of
-    both local windows at no more than 2D + 1.
-The trained runs judge no claim: which order learns the walk is reported, with intervals, beside
-those claims that it bears on. Their figure says that orders differ only if `apart`: the interval of
-the mean difference, paired by seed, between the orders whose score has seen y_{i-1} and the others
-lies on one side of 0.
+    both local windows at no more than 2D + 1 (at first "at just 2D + 1", which a trial run showed
+    to be no property of local-p, whose centre is a real number).
+The walk's learning rate and updates were tuned on the released code's order, seed 0, which is one
+of the seeds reported; the other orders have the same. The trained runs judge no claim: which order
+learns the walk is reported, with intervals, beside those claims that it bears on. Their figure says
+that orders differ only if `apart`: the interval of the mean difference, paired by seed, between the
+orders whose score has seen y_{i-1} and the others lies on one side of 0.
 """
 
 import dataclasses

@@ -1,5 +1,6 @@
 """What all tests share: settings that must be there before numpy and jax are loaded."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -23,6 +24,11 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # A shell that starts tests in the background has them, and all that they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# On its import submitit sets up logging, which closes the handlers that there are. absl's would
+# take along the stream that it was made for: in the middle of a test, the one that pytest reads.
+with contextlib.suppress(ModuleNotFoundError):
+  import submitit  # noqa: F401
 
 # Figures are drawn without a screen.
 os.environ["MPLBACKEND"] = "agg"
