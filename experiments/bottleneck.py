@@ -12,9 +12,9 @@ Errors by length are symbol errors (edits to the nearest reference over its symb
 whole word's chance of being wrong grows with its length even if each symbol's does not.
 
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, a model a process: default 7 to 10 minutes (12 runs x 70 to 100 s / 2), smoke 15
-to 25 seconds (8 runs of 12 updates, most of it compiling), full 2.5 hours by estimate (20 runs x
-15 min / 2). The last has not been run yet. A killed run goes on where it was.
+Time: on two cores, a model a process: default 6 to 9 minutes by estimate (12 runs x 55 to 85 s /
+2), smoke 15 to 25 seconds (8 runs of 12 updates, most of it compiling), full 2.5 hours by estimate
+(20 runs x 15 min / 2). The last has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets half of the symbols wrong beyond 15 letters, attention
 none; on g2p both do alike up to 5 letters, and from 12 on it makes 2.5 times as many errors.
 
