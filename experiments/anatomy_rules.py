@@ -174,14 +174,13 @@ def _judge_encoder_decoder(measured: "Measured") -> list[Claim]:
       f" source, and by {word.mean:.2g} or more with the word before. RNNencdec: by"
       f" {elsewhere.mean:.2g} with all else of the source",
       interval=(elsewhere.low, elsewhere.high),
-      verdict=fed,
-      why={
-        results.QUALIFIED: "True of Sutskever 2014. In RNNencdec (Cho 2014, Bahdanau 2015) the"
+      **claims.told(
+        fed,
+        qualified="True of Sutskever 2014. In RNNencdec (Cho 2014, Bahdanau 2015) the"
         " vector is an input of every step as well, not only where the decoder starts.",
-        results.REPRODUCED: "The first state is the only way in, in both fixed-vector models.",
-        results.CONTRADICTED: "Sutskever's model reads its source by another way, or feeds no"
-        " output back.",
-      }[fed],
+        reproduced="The first state is the only way in, in both fixed-vector models.",
+        contradicted="Sutskever's model reads its source by another way, or feeds no output back.",
+      ),
     ),
     claims.judge(
       "7",
@@ -242,15 +241,14 @@ def _judge_annotations(measured: "Measured") -> list[Claim]:
       f" next words come, those of its last word by {rerun:g} if it reads the prefix anew. For"
       f" {n} words that takes {n * (n + 1) // 2} states a direction in place of {n}",
       interval=(both.low, both.high),
-      verdict=generating,
-      why={
-        results.QUALIFIED: "In one pass it cannot: its states depend on words that are still to be"
+      **claims.told(
+        generating,
+        qualified="In one pass it cannot: its states depend on words that are still to be"
         " written. Read anew after every word it could, for work that grows with the square.",
-        results.REPRODUCED: "Its states depend on words that are still to be written, however it"
-        " is run.",
-        results.CONTRADICTED: "Its states do not depend on words that are still to be written, or"
+        reproduced="Its states depend on words that are still to be written, however it is run.",
+        contradicted="Its states do not depend on words that are still to be written, or"
         " the decoder's do.",
-      }[generating],
+      ),
     ),
   ]
 
@@ -333,14 +331,14 @@ def _judge_scores(measured: "Measured") -> list[Claim]:
       + ", ".join(f"{by_keys[name].mean:.2g} ({name})" for name in names)
       + f"; another query moves those of location by {by_query['location'].mean:.2g}",
       interval=(lowest.low, lowest.high),
-      verdict=kinds,
-      why={
-        results.QUALIFIED: "Three compare a state with what stands at a position. Luong 2015 has a"
+      **claims.told(
+        kinds,
+        qualified="Three compare a state with what stands at a position. Luong 2015 has a"
         " fourth (location, Equation 8), which scores a position whatever stands there, and which"
         " its first rows with attention use.",
-        results.REPRODUCED: "No other score follows its query.",
-        results.CONTRADICTED: "The scores that follow the keys are not these three.",
-      }[kinds],
+        reproduced="No other score follows its query.",
+        contradicted="The scores that follow the keys are not these three.",
+      ),
     ),
     claims.judge(
       "58",
@@ -357,15 +355,15 @@ def _judge_scores(measured: "Measured") -> list[Claim]:
       f" {WIDTHS[0]} and {WIDTHS[1]}: scaled dot product {narrow.dot:.1f} and {wide.dot:.1f},"
       f" Flax's own {narrow.flax:.1f} and {wide.flax:.1f}, additive {narrow.additive:.1f} and"
       f" {wide.additive:.1f}",
-      verdict=products,
-      why={
-        results.QUALIFIED: "True of scores and contexts, whatever the width. The softmax between"
+      **claims.told(
+        products,
+        qualified="True of scores and contexts, whatever the width. The softmax between"
         " them is no matrix product; and that all attention since is of this kind is history, which"
         " is not measured.",
-        results.REPRODUCED: "Nothing is computed outside matrix products.",
-        results.CONTRADICTED: "Work outside matrix products grows with the width of the dot"
+        reproduced="Nothing is computed outside matrix products.",
+        contradicted="Work outside matrix products grows with the width of the dot"
         " product's keys, or does not with the additive score's.",
-      }[products],
+      ),
     ),
   ]
 

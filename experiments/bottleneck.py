@@ -203,14 +203,7 @@ def falls_more(
 
 def on_all(differences: Sequence[Interval], *, learned: bool) -> Verdict:
   """Whether a difference is above 0; an interval a data set."""
-  if not learned:
-    return results.NOT_RESOLVED
-  if all(difference.high < 0 for difference in differences):
-    return results.CONTRADICTED
-  above = [difference.low > 0 for difference in differences]
-  if all(above):
-    return results.REPRODUCED
-  return results.QUALIFIED if any(above) else results.NOT_RESOLVED
+  return claims.above(differences) if learned else results.NOT_RESOLVED
 
 
 def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:

@@ -13,8 +13,10 @@ import ast
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
+from attn.evaluation.intervals import Interval
 from attn.report import results
 from attn.report.results import Claim
 
@@ -350,6 +352,16 @@ def told(verdict: results.Verdict, **why: str) -> dict[str, Any]:
   """
   other = "Not as it came out before: what was measured decides, by the rule of the experiment."
   return {"verdict": verdict, "why": why.get(verdict, other)}
+
+
+def above(intervals: Sequence[Interval]) -> results.Verdict:
+  """Whether a number is above 0, of which there is an interval a data set, a language, ..."""
+  if all(one.high < 0 for one in intervals):
+    return results.CONTRADICTED
+  shown = [one.low > 0 for one in intervals]
+  if all(shown):
+    return results.REPRODUCED
+  return results.QUALIFIED if any(shown) else results.NOT_RESOLVED
 
 
 def questions() -> dict[str, str]:

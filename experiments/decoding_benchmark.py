@@ -72,7 +72,7 @@ from experiments import sweeps
 from experiments.benchmark_bars import Verdict, reached
 from experiments.decoding_benchmark_trials import MATCHES, Match, Measured, Trial
 from experiments.decoding_benchmark_work import MODELS, Cell, Tokens, Widths, flops, limit
-from experiments.training_benchmark_trials import PEERS, is_there
+from experiments.training_benchmark_trials import missing, versions
 from experiments.training_benchmark_work import ATTN, RESERVED
 
 CLAIMS = ()
@@ -161,15 +161,6 @@ def sweep_vocabulary() -> list[dict[str, Any]]:
   return sweeps.grid({"widths.vocabulary": (2000, 8000, 32000), "data.name": ("",)})
 
 
-def missing() -> list[str]:
-  """A line for each peer that is not there."""
-  return [
-    f"{peer} is not in {PEERS.name}: it is left out (make peers)"
-    for peer in dict.fromkeys(match.peer for match in MATCHES)
-    if not is_there(peer)
-  ]
-
-
 def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   """Times, judges the bars and draws the figure.
 
@@ -191,6 +182,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   for name, metric in metrics.items():
     print(f"  {name}: {metric.mean if metric.mean is None else f'{metric.mean:.3g}'} {metric.unit}")
   metrics |= table(config, measured, sources)
+  facts = [trial.facts for each in measured for trial in each.trials]
   lengths = [len(ids) + 1 for ids in sources]
   record.figure(
     "rates",
@@ -198,7 +190,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     caption=(
       f"{len(sources):,} sentences of {min(lengths)} to {max(lengths)} symbols (half have at most"
       f" {np.median(lengths):.0f}), one by one {config.alone:,} of them; one core, {config.repeats}"
-      f" turns each; medians of the ratios with 95% intervals. {_versions(measured)}."
+      f" turns each; medians of the ratios with 95% intervals. {versions(facts)}."
     ),
   )
   return record.finish(metrics=metrics, claims=())
@@ -250,14 +242,6 @@ def measure(config: Config, match: Match, sources: Tokens, record: recorder.Reco
     )  # fmt: skip
   record.log(model=match.model, peer=match.peer, agree=measured.agree, matmul=measured.matmul)
   return measured
-
-
-def _versions(measured: Sequence[Measured]) -> str:
-  found: dict[str, str] = {}
-  for each in measured:
-    for trial in each.trials:
-      found |= trial.facts["versions"]
-  return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def judge(

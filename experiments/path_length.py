@@ -304,26 +304,26 @@ def judge(
       "1",
       measured=f"longest of the shortest paths at {first} and {last} words: {listed}. The nearest"
       f" pair without attention: at most {near} at {last} words",
-      verdict=counted,
-      why={
-        results.QUALIFIED: f"It is {constant} at any length: word to annotation, annotation to"
+      **claims.told(
+        counted,
+        qualified=f"It is {constant} at any length: word to annotation, annotation to"
         " context, context to readout, readout to output. The second alone is attention's, and is"
         " the 1. Without attention it grows for the farthest pair, not for the nearest.",
-        results.REPRODUCED: "It grows without attention and is 1 with it.",
-        results.CONTRADICTED: "It grows with attention, or does not without.",
-      }[counted],
+        reproduced="It grows without attention and is 1 with it.",
+        contradicted="It grows with attention, or does not without.",
+      ),
     ),
     _judge_gradients(counted, measured),
     claims.judge(
       "80",
       measured=f"states in a chain at {first} and {last} words of source and target: {chains}",
-      verdict=still,
-      why={
-        results.REPRODUCED: "Attention shortens what information has to travel, not what has to be"
+      **claims.told(
+        still,
+        reproduced="Attention shortens what information has to travel, not what has to be"
         " computed one after the other.",
-        results.QUALIFIED: "The chain grows, but by less than without attention.",
-        results.CONTRADICTED: "The chain does not grow by the same for every word.",
-      }[still],
+        qualified="The chain grows, but by less than without attention.",
+        contradicted="The chain does not grow by the same for every word.",
+      ),
     ),
   ]
 

@@ -63,7 +63,7 @@ from experiments import sweeps
 from experiments import training_benchmark_figures as drawn
 from experiments import training_benchmark_trials as trials
 from experiments.benchmark_bars import Verdict, reached
-from experiments.training_benchmark_trials import Match, Measured, Trial
+from experiments.training_benchmark_trials import Match, Measured, Trial, missing, versions
 from experiments.training_benchmark_work import (
   ADDITIVE_FED,
   ATTN,
@@ -162,15 +162,6 @@ def sweep_batch() -> list[dict[str, Any]]:
   return sweeps.grid({"sizes.batch": (16, 64, 128), "data.name": ("",)})
 
 
-def missing() -> list[str]:
-  """A line for each peer that is not there."""
-  return [
-    f"{peer} is not in {trials.PEERS.name}: it is left out (make peers)"
-    for peer in (JOEYNMT, OPENNMT)
-    if not trials.is_there(peer)
-  ]
-
-
 def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   """Times, judges the bars and draws the figures.
 
@@ -188,9 +179,10 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   for name, metric in metrics.items():
     print(f"  {name}: {metric.mean if metric.mean is None else f'{metric.mean:.3g}'} {metric.unit}")
   metrics |= table(config, measured, peak)
+  facts = [trial.facts for each in measured for trial in each.trials]
   note = (
     f"{config.repeats} turns each on one core; medians with 95% intervals of real target symbols a"
-    f" second. {_versions(measured)}."
+    f" second. {versions(facts)}."
   )
   for name, figure in drawn.figures_of(measured, peak).items():
     record.figure(name, figure, caption=note)
@@ -246,14 +238,6 @@ def _log_trial(config: Config, trial: Trial, log: Callable[..., None]) -> None:
     wall=trial.seconds, cpu=trial.cpu, symbols=trial.symbols,
     positions=trial.positions, **spread, **trial.facts, flops_by_size=by_size,
   )  # fmt: skip
-
-
-def _versions(measured: Sequence[Measured]) -> str:
-  found = {}
-  for each in measured:
-    for trial in each.trials:
-      found |= trial.facts["versions"]
-  return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def judge(

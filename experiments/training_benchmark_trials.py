@@ -11,7 +11,7 @@ from experiments import benchmark_workers as workers
 from experiments.benchmark_bars import Ratio, ratio
 from experiments.benchmark_workers import Work
 from experiments.score_scale import Spread, spread
-from experiments.training_benchmark_work import ATTN, JOEYNMT, Sizes, Told
+from experiments.training_benchmark_work import ATTN, JOEYNMT, OPENNMT, Sizes, Told
 
 PEERS = pathlib.Path(__file__).parents[1] / ".peers"  # where `make peers` puts them
 
@@ -82,6 +82,23 @@ def python_of(peer: str) -> pathlib.Path:
 def is_there(peer: str) -> bool:
   """Whether a peer's environment has been made."""
   return python_of(peer).exists()
+
+
+def missing() -> list[str]:
+  """A line for each peer that is not there."""
+  return [
+    f"{peer} is not in {PEERS.name}: it is left out (make peers)"
+    for peer in (JOEYNMT, OPENNMT)
+    if not is_there(peer)
+  ]
+
+
+def versions(facts: Iterable[Mapping[str, Any]]) -> str:
+  """What was timed, from what each process said of itself."""
+  found: dict[str, str] = {}
+  for one in facts:
+    found |= one["versions"]
+  return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def works(
