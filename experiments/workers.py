@@ -1,14 +1,65 @@
 """Processes side by side, for training runs too small to keep several cores busy."""
 
 import contextlib
+import json
 import multiprocessing
 import os
+import pathlib
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+
+from attn import configs
+from attn.report import results
+from attn.training import TrainConfig, Trained, train
+
+
+def grid(
+  cells: Mapping[str, TrainConfig],
+  seeds: Sequence[int],
+  folder: pathlib.Path,
+  measure: Callable[[Trained, str], Mapping[str, Any]],
+) -> dict[str, list[dict[str, Any]]]:
+  """Trains every cell with every seed, half of the cells in a process each, and measures them.
+
+  A killed grid goes on where it was; what is measured is read back from `measured.json` in
+  `folder/CELL/seed-N`, the run's own folder.
+
+  Args:
+    cells: name, which becomes a folder's, to a run; its seed is set here.
+    seeds: those of each cell, which share its compiled programs.
+    folder: where all runs lie.
+    measure: importable by name; from the trained model and a label for its progress to plain data
+      that JSON can hold.
+
+  Returns:
+    Of each cell what was measured, a seed an entry.
+  """
+  halves = [{name: cells[name] for name in list(cells)[start::2]} for start in (0, 1)]
+  side_by_side(_in_turn, [(half, seeds, folder, measure) for half in halves if half])
+  return _in_turn(cells, seeds, folder, measure)
+
+
+def _in_turn(
+  cells: Mapping[str, TrainConfig],
+  seeds: Sequence[int],
+  folder: pathlib.Path,
+  measure: Callable[[Trained, str], Mapping[str, Any]],
+) -> dict[str, list[dict[str, Any]]]:
+  found: dict[str, list[dict[str, Any]]] = {}
+  for name, config in cells.items():
+    found[name] = []
+    for seed in seeds:
+      own, label = folder / name / f"seed-{seed}", f"{name}, seed {seed}"
+      done = own / "measured.json"
+      if not done.exists():
+        trained = train(configs.override(config, {"seed": seed}), own, label=label)
+        results.write_text(done, results.to_json(measure(trained, label)))
+      found[name].append(json.loads(done.read_text(encoding="utf-8")))
+  return found
 
 
 def side_by_side(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
