@@ -35,6 +35,9 @@ reproduce:  ## run the experiments and write the report (PROFILE=smoke, default 
 	$(VENV_PYTHON) -m launch.run --experiment=all --profile=$(PROFILE) --workdir=results || \
 	  failed=$$?; \
 	[ $$failed -lt 128 ] || exit $$failed; \
+	shown=results/bottleneck/$(PROFILE)/checkpoints/g2p-attention-0; \
+	[ ! -d $$shown ] || printf '%s\n' attention translation alignment neighbour thought | \
+	  $(VENV_PYTHON) -m launch.attention --workdir=$$shown --output=results/report/attention.html; \
 	$(VENV_PYTHON) -m launch.report --workdir=results --profile=$(PROFILE); \
 	reported=$$(date +%s); \
 	echo "set-up            $$((set_up - begun)) s"; \

@@ -6,7 +6,8 @@ Example:
 Reads the result of every experiment below the workdir and writes report/index.html and
 report/claims.json there. Experiments that have not run are shown as such. Of several results of one
 experiment it shows that of the profile default, else full, else smoke, else another, and of these
-the newest; --profile=NAME shows that profile only.
+the newest; --profile=NAME shows that profile only. Where none settles a claim, results of full runs
+that come with the experiments are shown, marked as not run again; not on a page of smoke.
 """
 
 import pathlib
@@ -29,7 +30,13 @@ def main(values: absl_flags.FlagValues) -> int:
   from attn.report import page
   from experiments import claims
 
-  path = page.write(workdir, claims.REGISTER, questions=claims.questions(), profile=values.profile)
+  path = page.write(
+    workdir,
+    claims.REGISTER,
+    questions=claims.questions(),
+    profile=values.profile,
+    stored=pathlib.Path(claims.__file__).with_name("full"),
+  )
   print(f"report: {path}")
   return 0
 

@@ -16,6 +16,7 @@ the benchmarks, whose names end in `_benchmark`.
 """
 
 import dataclasses
+import os
 import pathlib
 import sys
 import textwrap
@@ -42,6 +43,8 @@ def main(values: absl_flags.FlagValues) -> int:
   profile = flags.profile(values)
   if values.config and (values.profile or values.smoke):
     raise flags.UserError("--config holds a whole configuration; leave out the profile")
+  if profile == "smoke":  # which only tries the parts: half of its time would be LLVM's passes
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
   names = resolve.chosen_experiments(values.experiment)
   if len(names) == 1 and values.experiment != "all":
     workdir = pathlib.Path(values.workdir) if values.workdir else None

@@ -1,6 +1,7 @@
 """The HTML page and claims.json: what they show, which results they choose, what is broken."""
 
 import base64
+import dataclasses
 import html.parser
 import json
 import re
@@ -122,6 +123,42 @@ def test_verdicts_are_counted_by_kind(tmp_path):
   properties = sum(claim.kind == "property" for claim in claims.REGISTER)
   counts = [int(count) for count in re.findall(r">(\d+)<", row)]
   assert counts[0] == 1 and counts[-1] == properties == sum(counts[:-1])
+
+
+def test_stored_results_fill_what_no_result_settles(tmp_path):
+  stored, here = tmp_path / "stored", tmp_path / "here"
+  result_file(stored, "score_scale", "score_scale", profile="full")
+  here.mkdir()
+
+  def read(**choices):
+    path = page.write(here, claims.REGISTER, stored=stored, **choices)
+    data = json.loads((here / "report" / "claims.json").read_text())
+    (claim,) = (entry for entry in data if entry["number"] == "62")
+    return claim, path.read_text()
+
+  claim, text = read()
+  assert claim["verdict"] == results.REPRODUCED and claim["why"].startswith(page.STORED)
+  assert text.count("not run again for this page") == 1 and 'id="score_scale"' in text
+  # What was run here comes first, unless it decides nothing.
+  one = result_file(here, "score_scale", "score_scale/default", profile="default").claims[0]
+  claim, text = read()
+  assert not claim["why"].startswith(page.STORED) and "not run again for this page" not in text
+  open_ = dataclasses.replace(one, verdict=results.NOT_RESOLVED)
+  result_file(here, "score_scale", "score_scale/default", profile="default", claims=(open_,))
+  claim, text = read()
+  assert claim["verdict"] == results.REPRODUCED and claim["why"].startswith(page.STORED)
+  assert 'id="score_scale"' in text and 'id="score_scale-full"' in text
+  # A page of toy runs has no other.
+  result_file(here, "score_scale", "score_scale/smoke")
+  assert not read(profile="smoke")[0]["why"].startswith(page.STORED)
+
+
+def test_the_page_of_attention_is_linked_where_there_is_one(tmp_path):
+  result_file(tmp_path, "score_scale", "score_scale/smoke")
+  link = f'href="{page.ATTENTION}"'
+  assert link not in page.write(tmp_path, claims.REGISTER).read_text()
+  (tmp_path / "report" / page.ATTENTION).write_text("<html></html>")
+  assert link in page.write(tmp_path, claims.REGISTER).read_text()
 
 
 def test_a_claim_is_judged_by_its_owner_alone(tmp_path):

@@ -4,6 +4,10 @@ Which result of an experiment is shown, where a folder holds several: of the pro
 for; without one, of `default`, else of `full`, else of `smoke`, else another ('custom': an
 override, a sweep's cell). A cell that equals a profile is that profile. Among those of one profile
 it is the one that finished last. The rest is listed at the end of the page.
+
+Results may be stored elsewhere as well, of runs that take too long to be repeated each time: such a
+one is shown, marked as not run again, where there is no other or where it settles a claim that the
+other does not.
 """
 
 import base64
@@ -11,7 +15,7 @@ import collections
 import dataclasses
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import jinja2
@@ -21,7 +25,13 @@ from attn.report import results
 from attn.report.results import Claim, Metric, Result
 
 # The experiments whose first figure opens the page, in this order, as far as they were run.
-FINDINGS = ("bottleneck", "score_scale", "order_of_the_step", "local_vs_global")
+FINDINGS = ("score_scale", "order_of_the_step", "local_vs_global", "bottleneck")
+
+# What stands before the reason of a verdict that was not measured for this page.
+STORED = "From a stored full run, not run again:"
+
+# A page of launch.attention, which is linked where it lies beside the report.
+ATTENTION = "attention.html"
 
 # The profiles every experiment has, the one that is shown first.
 PROFILES = ("default", "full", "smoke")
@@ -88,7 +98,10 @@ def _rank(profile: str, wanted: str | None) -> int:
 
 
 def settle(
-  register: Sequence[Claim], shown: Iterable[Result], experiments: Iterable[str] | None = None
+  register: Sequence[Claim],
+  shown: Iterable[Result],
+  experiments: Iterable[str] | None = None,
+  stored: Iterable[Result] = (),
 ) -> tuple[Claim, ...]:
   """The register with the verdicts of the results; the rest stays as it is and says why.
 
@@ -96,20 +109,24 @@ def settle(
     register: every claim of the chapter.
     shown: the results.
     experiments: those that can be run; None for all that own a claim.
+    stored: results of earlier runs, for claims that `shown` does not judge, or cannot resolve.
   """
   written = None if experiments is None else frozenset(experiments)
-  by_experiment = {result.experiment: result for result in shown}
+  with_result = {result.experiment for result in shown}
+  now, before = _judged(shown), _judged(stored)
   settled = []
   for claim in register:
-    result = by_experiment.get(claim.experiment or "")
-    judged = [c for c in result.claims if c.number == claim.number] if result else []
-    if judged:
+    owned = claim.experiment, claim.number
+    found, earlier = now.get(owned), before.get(owned)
+    if earlier and (found is None or _better(found, earlier)):
+      why = f"{STORED} {earlier.why}"
+      found = dataclasses.replace(earlier, why=why)
+    if found:
       # Wording and owner are the register's: a result may be older than its last edit.
       names = ("measured", "interval", "verdict", "why")
-      changes = {name: getattr(judged[0], name) for name in names}
-      claim = dataclasses.replace(claim, **changes)
+      claim = dataclasses.replace(claim, **{name: getattr(found, name) for name in names})
     elif claim.verdict == results.NOT_RUN:
-      if result:
+      if claim.experiment in with_result:
         why = f"The result of {claim.experiment} does not judge it."
       elif written is None or claim.experiment in written:
         why = f"No result of {claim.experiment} was found."
@@ -120,12 +137,23 @@ def settle(
   return tuple(settled)
 
 
+def _judged(found: Iterable[Result]) -> dict[tuple[str | None, str], Claim]:
+  """Claims by the experiment that judged them and their number."""
+  return {(result.experiment, one.number): one for result in found for one in result.claims}
+
+
+def _better(found: Claim, earlier: Claim) -> bool:
+  """Whether an earlier run settled what this one leaves open."""
+  return found.verdict == results.NOT_RESOLVED != earlier.verdict
+
+
 def write(
   workdir: str | os.PathLike[str],
   register: Sequence[Claim],
   *,
   questions: Mapping[str, str] | None = None,
   profile: str | None = None,
+  stored: str | os.PathLike[str] | None = None,
 ) -> pathlib.Path:
   """Writes `report/index.html` and `report/claims.json` below `workdir`.
 
@@ -134,6 +162,7 @@ def write(
     register: every claim of the chapter, as `experiments.claims.REGISTER`.
     questions: experiment to the question it asks, as `experiments.claims.questions()` reads them.
     profile: show results of this profile only.
+    stored: a folder with results of earlier runs, which a page of `smoke` leaves out.
 
   Returns:
     The path of the page.
@@ -147,20 +176,29 @@ def write(
     names = found.profiles if profile in PROFILES else {*PROFILES, *found.profiles}
     hint = configs.nearest(profile, sorted(names))
     raise results.ResultError(f"{root} holds no result of a profile {profile!r}{hint}")
-  claims = settle(register, (result for result, _ in found.shown.values()), questions)
+  earlier = collect(stored).shown if stored and profile != "smoke" else {}
+  now, before = ([result for result, _ in some.values()] for some in (found.shown, earlier))
+  claims = settle(register, now, questions, before)
+  used = {claim.experiment for claim in claims if claim.why.startswith(STORED)}
+  entries = [(name, *entry, False) for name, entry in found.shown.items()] + [
+    (name, *entry, True)
+    for name, entry in earlier.items()
+    if name not in found.shown or name in used
+  ]
   sections = [
-    _section(result, folder, claims, (questions or {}).get(name, ""))
-    for name, (result, folder) in sorted(found.shown.items(), key=lambda item: _order(item[0]))
+    _section(result, folder, claims, (questions or {}).get(name, ""), old, name in found.shown)
+    for name, result, folder, old in sorted(entries, key=lambda entry: (_order(entry[0]), entry[3]))
   ]
   missing = [f"{section['name']}: {line}" for section in sections for line in section["missing"]]
   page = template("page.html.jinja").render(
     findings=[section for section in sections if section["figures"] and section["finding"]],
     toys=[name for name, (result, _) in found.shown.items() if result.profile == "smoke"],
+    attention=ATTENTION if (root / "report" / ATTENTION).is_file() else None,
     verdicts=results.VERDICTS,
     counts=_counts(claims),
     claims=claims,
     sections=sections,
-    absent=_absent(register, found.shown),
+    absent=_absent(register, {*found.shown, *earlier}),
     others=found.others,
     problems=[*found.problems, *missing],
   )
@@ -194,27 +232,41 @@ def _slug(text: str) -> str:
 
 
 def _section(
-  result: Result, folder: pathlib.Path, claims: Sequence[Claim], question: str
+  result: Result,
+  folder: pathlib.Path,
+  claims: Sequence[Claim],
+  question: str,
+  stored: bool,
+  again: bool,
 ) -> dict[str, Any]:
-  """What the template needs to know of one experiment."""
+  """What the template needs to know of one result; `again` if its experiment has another, newer."""
   figures, missing = [], []
   for path, figure in result.figures.items():
     try:
       data = (folder / path).read_bytes()
     except OSError:
-      missing.append(f"figure {path} is missing; run the experiment again")
+      if not stored:  # which keeps no more than the first
+        missing.append(f"figure {path} is missing; run the experiment again")
       continue
     inlined = "data:image/svg+xml;base64," + base64.b64encode(data).decode()
     figures.append({"title": figure.title, "caption": figure.caption, "data": inlined})
   judged = {claim.number for claim in result.claims}
+  second = stored and again
   return {
-    "name": result.experiment,
-    "finding": result.experiment in FINDINGS,
+    "name": f"{result.experiment}-full" if second else result.experiment,
+    "stored": stored,
+    "finding": result.experiment in FINDINGS and not second,
     "result": result,
     "question": question,
     "figures": figures,
     "missing": missing,
-    "claims": [c for c in claims if c.experiment == result.experiment and c.number in judged],
+    "claims": [
+      claim
+      for claim in claims
+      if claim.experiment == result.experiment
+      and claim.number in judged
+      and claim.why.startswith(STORED) == stored
+    ],
     "conditions": list(configs.leaves(result.config)),
   }
 
@@ -228,7 +280,7 @@ def _counts(claims: Sequence[Claim]) -> list[tuple[str, list[int]]]:
   return rows
 
 
-def _absent(register: Sequence[Claim], shown: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _absent(register: Sequence[Claim], shown: Set[str]) -> list[tuple[str, str]]:
   """Experiments without a result, and the numbers of the claims that wait for them."""
   waiting: dict[str, list[str]] = collections.defaultdict(list)
   for claim in register:
