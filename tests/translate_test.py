@@ -199,3 +199,11 @@ def test_a_line_without_a_hypothesis_has_no_score():
   with attention_files.writer("x.jsonl", file) as write:
     write({"line": 0, "rank": 0, "score": float("-inf"), "weights": np.float32([[0.25]])})
   assert json.loads(file.getvalue()) == {"line": 0, "rank": 0, "score": None, "weights": [[0.25]]}
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_a_file_takes_at_most_four_programs_for_the_lengths_of_training(count):
+  edges = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31)[:count]
+  kept = translate.few(edges)
+  assert 1 <= len(kept) <= 4 and kept[-1] == edges[-1] and set(kept) <= set(edges)
+  assert list(kept) == sorted(kept) and (count > 4 or kept == edges)
