@@ -113,9 +113,7 @@ def format_assignment(path: str, value: Any) -> str:
 
 def to_dict(config: Any) -> dict[str, Any]:
   """Returns the configuration as nested dictionaries and lists that JSON gives back unchanged."""
-  return {
-    field.name: _to_plain(getattr(config, field.name), list) for field in dataclasses.fields(config)
-  }
+  return {name: _to_plain(value, list) for name, value in _fields(config).items()}
 
 
 def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
@@ -153,16 +151,18 @@ def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
   return [(path, before, after) for path, before, after in pairs if before != after]
 
 
-def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-  """Yields (dotted path, plain value) of every leaf of a configuration or its dictionary."""
+def leaves(config: Any, prefix: str = "") -> list[tuple[str, Any]]:
+  """Lists (dotted path, plain value) of every leaf of a configuration or its dictionary."""
   items = config if isinstance(config, Mapping) else _fields(config)
+  found: list[tuple[str, Any]] = []  # a sweep has thousands of configurations: no generators
   for name, value in items.items():
-    if value is None or isinstance(value, str | int | float):  # most are, and the rest takes longer
-      yield prefix + name, value
+    if isinstance(value, _SIMPLE):
+      found.append((prefix + name, value))
     elif isinstance(value, Mapping) or _is_config(value):
-      yield from leaves(value, f"{prefix}{name}.")
+      found += leaves(value, f"{prefix}{name}.")
     else:
-      yield prefix + name, _to_plain(value, list)
+      found.append((prefix + name, _to_plain(value, list)))
+  return found
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -194,7 +194,12 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 
 def _fields(config: Any) -> dict[str, Any]:
-  return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+  return {name: getattr(config, name) for name in _names(config.__class__)}
+
+
+@functools.cache
+def _names(cls: Any) -> tuple[str, ...]:
+  return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @functools.cache
@@ -242,7 +247,12 @@ def _construct(make: Any, fields: Mapping[str, Any], prefix: str) -> Any:
 # Values.
 
 
+_SIMPLE = (str, int, float, type(None))  # most values are, and the rest takes longer to tell
+
+
 def _to_plain(value: Any, sequence: type) -> Any:
+  if isinstance(value, _SIMPLE):
+    return value
   if _is_config(value):
     return to_dict(value)
   if isinstance(value, (tuple, list)):

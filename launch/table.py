@@ -74,7 +74,7 @@ def show(comparison: "Comparison") -> None:
   from rich.text import Text
 
   from attn.report import comparison as comparing
-  from attn.report import comparison_page as page
+  from attn.report import comparison_text
 
   # Names fold rather than lose their ends; a log or a pipe has no width of its own.
   heads = [Column(axis, overflow="fold") for axis in comparison.axes]
@@ -84,18 +84,18 @@ def show(comparison: "Comparison") -> None:
     heads += [Column(name, justify="right", overflow="fold"), Column("95% interval"), Column("n")]
   table = Table(*heads, "", box=None, pad_edge=False)
   for row in _shown(comparison):
-    values = [text for metric in comparison.metrics for text in page.cells(row, metric)]
+    values = [text for metric in comparison.metrics for text in comparison_text.cells(row, metric)]
     setting = map(comparing.shown, row.setting.values())
     best = "best" if comparison.best and row is comparison.best.row else ""
     table.add_row(*(Text(text) for text in (*setting, *values, best)))
   console = Console(width=None if sys.stdout.isatty() else 160)
-  print(page.summary(comparison))
+  print(comparison_text.summary(comparison))
   console.print(table)
   if len(comparison.rows) > _SHOWN:
     print(f"and {len(comparison.rows) - _SHOWN} more settings")
-  for note in page.notes(comparison):
+  for note in comparison_text.notes(comparison):
     print(note)
-  for name, told in page.best_lines(comparison):
+  for name, told in comparison_text.best_lines(comparison):
     print(f"{name}: {told}")
   if comparison.others:
     more = len(comparison.others) - _NAMED

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from attn import configs
-from attn.report import comparison, comparison_figures, comparison_page, figures, results, runs
+from attn.report import comparison, comparison_figures, comparison_text, figures, results, runs
 from launch import compare
 from tests import commands
 
@@ -94,7 +94,7 @@ def test_a_metric_without_a_finite_value_does_not_count(tmp_path):
     experiment_run(tmp_path / f"s{seed}", {"seed": seed}, loss=results.Metric(value))
   (row,) = compared(tmp_path).rows
   assert (row.values["loss"].mean, row.values["loss"].n) == (2.0, 2)
-  assert comparison_page.cells(row, "loss")[2] == "2 (1 without a number)"
+  assert comparison_text.cells(row, "loss")[2] == "2 (1 without a number)"
 
 
 def test_axes_are_what_varies_by_itself(tmp_path):
@@ -113,7 +113,7 @@ def test_axes_are_what_varies_by_itself(tmp_path):
   assert (found.implied, found.pooled) == (("dims",), ("depth",))
   assert [list(row.setting.values()) for row in found.rows] == [[3, True], [5, True]]
   assert [row.values["error"][::3] for row in found.rows] == [(4.5, 2), (7.0, 4)]
-  assert "Means over seeds, depth of finished runs" in comparison_page.notes(found)[0]
+  assert "Means over seeds, depth of finished runs" in comparison_text.notes(found)[0]
 
 
 def test_the_same_configuration_and_seed_is_no_further_draw(tmp_path):
@@ -169,7 +169,7 @@ def test_no_best_where_nobody_knows_the_way(tmp_path):
   for width in (2, 3):
     experiment_run(tmp_path / f"w{width}", {"width": width}, entropy=results.Metric(width))
   found = compared(tmp_path)
-  assert found.best is None and "--best=min or" in comparison_page.best_lines(found)[0][1]
+  assert found.best is None and "--best=min or" in comparison_text.best_lines(found)[0][1]
   assert compared(tmp_path, direction="max").best.row.setting == {"width": 3}
 
 
@@ -177,9 +177,9 @@ def test_the_command_of_the_best_is_that_of_the_plan_or_the_last_in_its_folder(s
   training_run(sweep / "alone", config(50, 0), error=0.0)
   lines = [json.dumps({"command": f"python -m launch.train --start={n}"}) for n in (1, 2)]
   (sweep / "alone" / "commands.jsonl").write_text("\n".join(lines) + '\n{"comm')
-  told = dict(comparison_page.best_lines(compared(sweep)))
+  told = dict(comparison_text.best_lines(compared(sweep)))
   assert told["command"] == "python -m launch.train --start=2"
-  told = dict(comparison_page.best_lines(compared(sweep, direction="max")))
+  told = dict(comparison_text.best_lines(compared(sweep, direction="max")))
   assert told["command"] == "do u3s0" and told["best"].startswith("dev.word_error_rate maximised")
 
 

@@ -152,10 +152,10 @@ def compare(
     if name not in known:
       raise configs.ConfigError(f"no metric {name!r}{configs.nearest(name, known)}")
   varying = axes(runs)
-  fields = dict.fromkeys(path for run in runs for path in run.config)
   for path in by:
-    if path not in fields:
-      raise configs.ConfigError(f"no axis {path!r}{configs.nearest(path, varying or fields)}")
+    if not any(path in run.config for run in runs):
+      known_paths = varying or dict.fromkeys(path for run in runs for path in run.config)
+      raise configs.ConfigError(f"no axis {path!r}{configs.nearest(path, known_paths)}")
   by = tuple(by) or _independent(runs, varying)
   rows = _rows(runs, metrics, by)
   pooled = [path for path in varying if any(_several(row.runs, path) for row in rows)]
@@ -180,20 +180,35 @@ def direction_of(metric: str) -> Direction | None:
   return None
 
 
-def axes(runs: Iterable[Run]) -> dict[str, list[Any]]:
+def axes(runs: Sequence[Run]) -> dict[str, list[Any]]:
   """Fields that have several values, the seed aside, with their values in order.
 
   A field that some configurations lack varies if the others differ: it may have come later.
   """
-  found: dict[str, dict[Hashable, Any]] = collections.defaultdict(dict)
+  found: dict[str, dict[Hashable, Any]] = {path: {} for path in _differing(runs)}
   for run in runs:
-    for path, value in run.config.items():
-      found[path][_key(value)] = value
+    for path, values in found.items():
+      if path in run.config:
+        values[_key(run.config[path])] = run.config[path]
   return {
     path: sorted(values.values(), key=order)
     for path, values in found.items()
     if len(values) > 1 and path != SEED
   }
+
+
+def _differing(runs: Sequence[Run]) -> list[str]:
+  """Fields that not all configurations have alike: a few of many, of which alone more is asked."""
+  known: dict[str, Any] = {}
+  found: set[str] = set()
+  for run in runs:
+    for path, value in run.config.items():
+      if known.setdefault(path, value) != value:
+        found.add(path)
+  for run in runs:
+    if len(run.config) < len(known):
+      found |= known.keys() - run.config.keys()
+  return [path for path in known if path in found]
 
 
 def _independent(runs: Iterable[Run], varying: Iterable[str]) -> tuple[str, ...]:
@@ -247,9 +262,10 @@ def _distinct(runs: Sequence[Run]) -> tuple[list[Run], int]:
   """Leaves out runs whose configuration and seed another one has: they are no further draws."""
   rank = ("missing", "unfinished", "finished")
   kept: dict[Hashable, Run] = {}
+  differing = _differing(runs)
   for number, run in enumerate(runs):
-    leaves = frozenset((path, _key(value)) for path, value in run.config.items())
-    key = leaves if SEED in run.config else number
+    own = tuple(_key(run.config.get(path, configs.ABSENT)) for path in differing)
+    key = own if SEED in run.config else number
     if key not in kept or rank.index(run.status) > rank.index(kept[key].status):
       kept[key] = run
   return list(kept.values()), len(runs) - len(kept)

@@ -143,12 +143,6 @@ def _message(comparison: Comparison, metric: str, axis: str, rows: Sequence[Row]
   return f"{metric} is {word} at {here}" + (f" with {others}" if others else "")
 
 
-def interval_text(interval: Interval) -> str:
-  """A mean with its interval, if it has one."""
-  ends = f" [{interval.low:.4g}, {interval.high:.4g}]" if math.isfinite(interval.low) else ""
-  return f"{interval.mean:.4g}{ends}"
-
-
 def _caption(comparison: Comparison, rows: Sequence[Row], metric: str) -> str:
   counts = sorted({row.values[metric].n for row in rows})
   n = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -238,17 +238,19 @@ def read(path: str | os.PathLike[str]) -> Result:
   """
   path = pathlib.Path(path)
   try:
-    data = json.loads(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    data = json.loads(text)
   except FileNotFoundError:
     raise ResultError(f"{path}: no such file; the experiment has not finished") from None
   except (OSError, UnicodeDecodeError) as error:
     raise ResultError(f"{path}: cannot be read: {error}") from None
   except ValueError as error:
     raise ResultError(f"{path}: not JSON: {error}; delete it and run again") from None
-  try:
-    json.dumps(data, ensure_ascii=False).encode("utf-8")
-  except UnicodeEncodeError:  # an escape such as \ud800 alone, which no page can hold
-    raise ResultError(f"{path}: holds half a character; delete it and run again") from None
+  if "\\ud" in text.lower():  # an escape such as \ud800 may stand alone, and no page can hold it
+    try:
+      json.dumps(data, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+      raise ResultError(f"{path}: holds half a character; delete it and run again") from None
   try:
     return result_from_dict(data, str(path))
   except ResultError as error:
