@@ -9,16 +9,20 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import queue
 import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-_POLL = 0.05
+from launch import parent
+
+_TICK = 0.25  # most seconds between two ticks of a watcher
 _GRACE = 20.0  # seconds a run gets to save itself before it is killed
 _GPU_MEMORY = 0.75  # the share of a GPU's memory that jax takes for itself
 _NVIDIA_SMI_PATIENCE = 20.0  # seconds until a driver counts as stuck
@@ -111,7 +115,8 @@ def local(jobs: Sequence[Job], slots: int, watcher: Watcher | None = None) -> li
   those of its slot.
 
   On Ctrl-C, and whatever else ends this function early, no process is left behind: each gets
-  SIGTERM, with time to write a checkpoint, and SIGKILL if it does not end.
+  SIGTERM, with time to write a checkpoint, and SIGKILL if it does not end. A command of `launch`
+  notices by itself that this process was killed (`launch/parent.py`).
 
   Args:
     jobs: what to run, started in this order.
@@ -125,20 +130,22 @@ def local(jobs: Sequence[Job], slots: int, watcher: Watcher | None = None) -> li
   free = environments(max(1, min(slots, len(jobs))), visible_gpus())
   waiting, outcomes = list(jobs), {}
   running: dict[Job, _Running] = {}
-  with _ended(running):
+  ended: queue.SimpleQueue[Job] = queue.SimpleQueue()
+  with _none_left(running):
     while waiting or running:
       while waiting and free:
         job, environment = waiting.pop(0), free.pop(0)
-        running[job] = _Running(_start(job, environment), environment, time.monotonic())
+        process = _start(job, environment)
+        running[job] = _Running(process, environment, time.monotonic())
+        threading.Thread(target=_await, args=(process, job, ended), daemon=True).start()
         watcher.started(job)
-      for job, one in list(running.items()):
-        if one.process.poll() is not None:
-          del running[job]
-          free.append(one.environment)
-          outcomes[job] = Outcome(job, one.process.returncode, time.monotonic() - one.began)
-          watcher.ended(outcomes[job])
+      with contextlib.suppress(queue.Empty):
+        job = ended.get(timeout=_TICK)
+        one = running.pop(job)
+        free.append(one.environment)
+        outcomes[job] = Outcome(job, one.process.wait(), time.monotonic() - one.began)
+        watcher.ended(outcomes[job])
       watcher.tick()
-      time.sleep(_POLL)
   return [outcomes[job] for job in jobs]
 
 
@@ -149,6 +156,11 @@ class _Running:
   process: subprocess.Popen[bytes]
   environment: Mapping[str, str]
   began: float
+
+
+def _await(process: subprocess.Popen[bytes], job: Job, ended: "queue.SimpleQueue[Job]") -> None:
+  process.wait()
+  ended.put(job)
 
 
 def environments(slots: int, gpus: Sequence[str]) -> list[dict[str, str]]:
@@ -214,13 +226,13 @@ def _start(job: Job, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C reaches this process alone, which then ends its children once
     # each, instead of the terminal and this process doing it twice.
     return subprocess.Popen(
-      job.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
-      start_new_session=True,
+      job.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+      env={**environment, **parent.named()}, start_new_session=True,
     )  # fmt: skip
 
 
 @contextlib.contextmanager
-def _ended(running: Mapping[Job, _Running]) -> Iterator[None]:
+def _none_left(running: Mapping[Job, _Running]) -> Iterator[None]:
   """Ends what still runs when the block is left."""
   try:
     yield

@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 
 from absl import flags
 
-from launch import memory
+from launch import memory, parent
 
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
 _EXAMPLE_WIDTH = 100
@@ -114,6 +114,8 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
   "profile": _text("profile", "smoke, default or full"),
   "smoke": _switch("smoke", "short for --profile=smoke"),
   "list": _switch("list", "show what there is, and end"),
+  "tensorboard": _switch("tensorboard", "write metrics of training for TensorBoard as well"),
+  "wandb": _switch("wandb", "write metrics of training for Weights & Biases as well"),
   "input": _text("input", "FILE of lines in UTF-8; - is standard input (default: -)"),
   "output": _text("output", "FILE; - is standard output (default: -)"),
   "nbest": _count("nbest", 1, "hypotheses to write for each line, with their scores"),
@@ -391,6 +393,7 @@ def _run(
     else:
       parse(values, sys.argv[1:])
       memory.restart_in_huge_pages()
+      parent.end_with_it()
       code = main(values)
     sys.stdout.flush()
     return code

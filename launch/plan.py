@@ -6,17 +6,22 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags as absl_flags
 
 from experiments import sweeps
 from launch import flags, resolve
 
+if TYPE_CHECKING:
+  from attn.report import runs as reading
+
 # A setting: path -> value as one would type it after --set=path=.
 Setting = dict[str, str]
 
 _NAME_LENGTH = 100
+_SPLIT = "dev"  # decoded by the runs of a sweep over a recipe
+_BOARDS = ("tensorboard", "wandb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +51,14 @@ class Target:
     command: the process of a run, without its setting and its folder.
     base: configuration that the settings change.
     workdir: the sweep's folder.
-    finished: a run's metrics by name, or None if it is not finished.
+    finished: a run's metrics by name, or None if it is not finished, from what was read in its
+      folder, of whose configuration it is known that it is the run's.
   """
 
   command: tuple[str, ...]
   base: Any
   workdir: pathlib.Path
-  finished: Callable[[Run], dict[str, float | None] | None]
+  finished: "Callable[[Run, reading.Run | None], dict[str, float | None] | None]"
 
 
 def target(values: absl_flags.FlagValues, kind: str) -> Target:
@@ -70,6 +76,9 @@ def target(values: absl_flags.FlagValues, kind: str) -> Target:
 def _experiment(values: absl_flags.FlagValues, kind: str) -> Target:
   if values.data:
     raise flags.UserError("--data belongs to --preset; an experiment has fields for it (--set)")
+  for name in _BOARDS:
+    if values[name].value:
+      raise flags.UserError(f"--{name} belongs to --preset, not to --experiment")
   profile = flags.profile(values)
   if values.config and (values.profile or values.smoke):
     raise flags.UserError("--config holds a whole configuration; leave out the profile")
@@ -91,7 +100,8 @@ def _training(values: absl_flags.FlagValues, kind: str) -> Target:
     if name in values and values[name].value:
       raise flags.UserError(f"--{name} belongs to --experiment, not to --preset")
   base = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
-  command = [f"--preset={values.preset}", f"--data={base.data.name}", "--evaluate=dev"]
+  command = [f"--preset={values.preset}", f"--data={base.data.name}", f"--evaluate={_SPLIT}"]
+  command += [f"--{name}" for name in _BOARDS if values[name].value]
   data = base.data.name.replace("/", "_")
   return Target(
     command=_command("launch.train", values, *command),
@@ -108,16 +118,23 @@ def _command(module: str, values: absl_flags.FlagValues, *words: str) -> tuple[s
   return (sys.executable, "-m", module, *words, *common, *seed)
 
 
-def _experiment_metrics(run: Run) -> dict[str, float | None] | None:
-  result = resolve.result(run.workdir, run.config)
-  if result is None:
+def _experiment_metrics(run: Run, found: "reading.Run | None") -> dict[str, float | None] | None:
+  from attn import configs
+
+  if found is None or found.status != "finished":
     return None
-  return {name: metric.mean for name, metric in result.metrics.items()}
+  # One that reads otherwise may be of code before some fields came to be.
+  if found.config != dict(configs.leaves(run.config)):
+    if resolve.result(run.workdir, run.config) is None:
+      return None
+  return {name: metric.mean for name, metric in found.metrics.items()}
 
 
-def _training_metrics(run: Run) -> dict[str, float | None] | None:
-  scores = resolve.evaluation(run.workdir, run.config, "dev")
-  return None if scores is None else dict(scores)
+def _training_metrics(run: Run, found: "reading.Run | None") -> dict[str, float | None] | None:
+  start = f"{_SPLIT}."
+  metrics = found.metrics if found else {}
+  scores = {name: one.mean for name, one in metrics.items() if name.startswith(start)}
+  return {name.removeprefix(start): mean for name, mean in scores.items()} or None
 
 
 # Settings.

@@ -17,6 +17,10 @@ from absl import flags as absl_flags
 
 from launch import flags
 
+_FILES = (
+  "source", "target", "dev_source", "dev_target", "test_source", "test_target", "columns",
+)  # fmt: skip
+
 FLAGS = flags.define("data", "set", "list")
 absl_flags.DEFINE_string("data_dir", "data", "folder of the data sets", flag_values=FLAGS)
 
@@ -27,14 +31,14 @@ def main(values: absl_flags.FlagValues) -> int:
   from attn.data import catalog
   from attn.data.config import TEXT, DataConfig
 
-  known = catalog.names()
+  there = catalog.names()
   if values.list:
-    print("\n".join(known))
+    print("\n".join(there))
     return 0
   if not values.data:
-    raise flags.UserError(f"--data=NAME is missing: there is {', '.join(known)}, or all")
+    raise flags.UserError(f"--data=NAME is missing: there is {', '.join(there)}, or all")
   if values.data == "all":
-    names = [name for name in known if name != TEXT]
+    names = [name for name in there if name != TEXT]
   else:
     names = [name.strip() for name in values.data.split(",")]
   asked = []
@@ -44,6 +48,11 @@ def main(values: absl_flags.FlagValues) -> int:
     # The paths are those of launch.train, where the data are a field.
     holder = dataclasses.make_dataclass("Prepared", [("data", DataConfig, data)], frozen=True)
     asked.append(configs.assign(holder(), values.set).data)
+  known = [f"data.{field}" for field in _FILES]
+  if other := [text for text in values.set if text.partition("=")[0].strip() not in known]:
+    raise flags.UserError(
+      f"--set={other[0]}: of all settings, what is prepared depends on {', '.join(known)} alone"
+    )
   for data, files in [(data, data.files()) for data in asked]:
     began = time.monotonic()
     folder = catalog.prepare(data.name, data.data_dir, files)

@@ -119,9 +119,14 @@ def read_config(cls: type, file: str) -> Any:
   """Reads a saved configuration, strictly."""
   from attn import configs
 
-  data = _read_json(pathlib.Path(file), "")
-  if data is None:
-    raise UserError(f"--config={file}: no such file")
+  try:
+    data = json.loads(pathlib.Path(file).read_text(encoding="utf-8"))
+  except (FileNotFoundError, NotADirectoryError):
+    raise UserError(f"--config={file}: no such file") from None
+  except OSError as error:
+    raise UserError(f"cannot read {file}: {error.strerror}") from error
+  except ValueError:
+    raise UserError(f"{file} is no JSON: is it the right file?") from None
   try:
     return configs.from_dict(cls, data)
   except configs.ConfigError as error:
@@ -211,32 +216,12 @@ def result(workdir: pathlib.Path, config: Any) -> "Result | None":
 def evaluation(workdir: pathlib.Path, config: Any, split: str) -> dict[str, float] | None:
   """Returns the scores on a split of the finished training run of this configuration, else None."""
   from attn import workdirs
+  from attn.report import runs
 
-  path = workdir / "evaluation" / f"{split}.json"
-  found = _read_json(path, "delete it")
-  if found is None:
-    return None
-  about = ("step", "ended", "seconds", "search", "signatures")  # the rest are scores
-  if isinstance(found, dict) and isinstance(found.get("step"), int):
-    scores = {name: value for name, value in found.items() if name not in about}
-    if all(isinstance(value, int | float) for value in scores.values()):
-      if not found.get("ended", found["step"] == config.steps):
-        return None
-      workdirs.refuse_another(workdir, config)
-      return scores
-  raise UserError(f"{path} holds no scores of a run: delete it")
-
-
-def _read_json(path: pathlib.Path, advice: str) -> Any:
-  """Returns what a JSON file holds, or None where there is no such file."""
-  try:
-    return json.loads(path.read_text(encoding="utf-8"))
-  except (FileNotFoundError, NotADirectoryError):
-    return None
-  except OSError as error:
-    raise UserError(f"cannot read {path}: {error.strerror}") from error
-  except ValueError:
-    raise UserError(f"{path} is no JSON: {advice or 'is it the right file?'}") from None
+  found = runs.scores(workdir, split, config.steps)
+  if found is not None:
+    workdirs.refuse_another(workdir, config)
+  return found
 
 
 def rows(table: Iterable[Sequence[str]]) -> str:

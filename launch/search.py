@@ -35,7 +35,7 @@ from launch import executors, flags, plan, resolve, sweep, watch
 
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "preset", "data", "config", "set", "seed", "workdir", "draw",
-  "draw_seed",
+  "draw_seed", "tensorboard", "wandb",
 )  # fmt: skip
 absl_flags.DEFINE_integer(
   "trials",
@@ -157,6 +157,7 @@ class Search:
   def report(self) -> int:
     """Writes and prints the table of results, and the failures; returns the exit code."""
     from attn import configs
+    from launch import table
 
     runs: dict[str, plan.Run] = {}
     for trial in self._study.get_trials(deepcopy=False):
@@ -164,7 +165,8 @@ class Search:
         with contextlib.suppress(configs.ConfigError):  # said when it was drawn
           run = plan.run_of(self._target, self._setting(trial.params))
           runs[run.name] = run
-    sweep.show(self._target, list(runs.values()))
+    folder = self._target.workdir
+    sweep.show(folder, table.record(folder, list(runs.values())))
     print(self._best_text())
     sweep.tell_failures(self._failed)
     return 1 if self._faults or self._best_of() is None else 0
@@ -212,15 +214,21 @@ class Search:
         continue
       workdirs.refuse_another(runs[trial.number].workdir, runs[trial.number].config)
     # Two trials may have one setting, and a run may be there already.
-    missing = {run.name: run for run in runs.values() if self._target.finished(run) is None}
+    missing = {run.name: run for run in runs.values() if self._metrics(run) is None}
     outcomes = sweep.execute(self._target.workdir, list(missing.values()), jobs)
     self._failed += [outcome for outcome in outcomes if outcome.code]
     for number, run in runs.items():
       self._tell(number, run)
 
+  def _metrics(self, run: plan.Run) -> dict[str, float | None] | None:
+    """Returns what a run has left, None if it is not finished."""
+    from attn.report import runs
+
+    return self._target.finished(run, runs.read(run.workdir))
+
   def _tell(self, number: int, run: plan.Run) -> None:
     """Tells Optuna what became of the run of a trial."""
-    metrics = self._target.finished(run)
+    metrics = self._metrics(run)
     if metrics is None:
       self._fail(number, run.name, "it left no result")
     elif self._metric not in metrics:

@@ -17,7 +17,9 @@ log_uniform:LOW,HIGH, integers:LOW,HIGH (both included) or choices:A,B,... A lar
 what a smaller one drew. --set changes all runs. Each run is a process of launch.run or launch.train
 with a folder and a log of its own in the sweep's folder, which also gets the table of results as
 sweep.jsonl and sweep.csv. One run that fails does not stop the others. The same command again does
-what is missing: runs that failed, that were interrupted, that are new.
+what is missing: runs that failed, that were interrupted, that are new. However the sweep ends, its
+runs on this machine save themselves and end as well. --tensorboard and --wandb are launch.train's.
+--executor=dry_run prints the commands, which --jobs and what is asked of SLURM do not change.
 
 --executor=slurm sends one job array from a login node of a cluster and waits. A run whose --time is
 up, or that is preempted, saves itself and is queued again. Ctrl-C ends the waiting only; the same
@@ -28,14 +30,18 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags as absl_flags
 
 from launch import executors, flags, plan, resolve, slurm, watch
 
+if TYPE_CHECKING:
+  from attn.report import runs as reading
+
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "preset", "data", "config", "set", "seed", "workdir", "draw",
-  "draw_seed",
+  "draw_seed", "tensorboard", "wandb",
 )  # fmt: skip
 absl_flags.DEFINE_string("sweep", None, "a sweep_NAME of the experiment", flag_values=FLAGS)
 absl_flags.DEFINE_multi_string(
@@ -70,11 +76,22 @@ def main(values: absl_flags.FlagValues) -> int:
 
   resolve.make_folder(target.workdir)
   with workdirs.held(target.workdir):
-    table.record(target.workdir, runs)  # what is to come is known while it runs
-    missing = [run for run in runs if target.finished(run) is None]
+    found = table.record(target.workdir, runs)  # what is to come is known while it runs
+    missing = without_result(target, runs, found)
     print(f"{len(runs)} runs in {target.workdir}, {len(runs) - len(missing)} finished already")
     outcomes = execute(target.workdir, missing, values.jobs, asked)
-    return report(target, runs, [outcome for outcome in outcomes if outcome.code])
+    if outcomes:
+      found = table.record(target.workdir, runs)
+    show(target.workdir, found)
+    return tell_end(len(runs), [outcome for outcome in outcomes if outcome.code])
+
+
+def without_result(
+  target: plan.Target, runs: Sequence[plan.Run], found: "Sequence[reading.Run]"
+) -> list[plan.Run]:
+  """Returns the runs that are still to be done, after what was found in their folders."""
+  by_name = {one.name: one for one in found}
+  return [run for run in runs if target.finished(run, by_name.get(run.name)) is None]
 
 
 # Running and telling.
@@ -100,27 +117,24 @@ def execute(
     return executors.local(jobs, most or 1, watcher)
 
 
-def report(
-  target: plan.Target, runs: Sequence[plan.Run], failed: Sequence[executors.Outcome]
-) -> int:
-  """Writes and prints the table of results, and the failures; returns the exit code."""
-  show(target, runs)
+def show(folder: pathlib.Path, found: "Sequence[reading.Run]") -> None:
+  """Prints the table of results, and where more of them is."""
+  from launch import table
+
+  table.show_runs(found)
+  print(f"a row a run: {folder / 'sweep.csv'}, {folder / 'sweep.jsonl'}")
+  print(f"page and figures: python -m launch.compare --workdir={shlex.quote(str(folder))}")
+
+
+def tell_end(count: int, failed: Sequence[executors.Outcome]) -> int:
+  """Prints the failures of so many runs; returns the exit code."""
   tell_failures(failed)
   if failed:
     print(
-      f"launch.sweep: {len(failed)} of {len(runs)} runs failed; the same command runs only them",
+      f"launch.sweep: {len(failed)} of {count} runs failed; the same command runs only them",
       file=sys.stderr,
     )
   return 1 if failed else 0
-
-
-def show(target: plan.Target, runs: Sequence[plan.Run]) -> None:
-  """Writes and prints the table of results."""
-  from launch import table
-
-  table.show_runs(table.record(target.workdir, runs))
-  print(f"a row a run: {target.workdir / 'sweep.csv'}, {target.workdir / 'sweep.jsonl'}")
-  print(f"page and figures: python -m launch.compare --workdir={shlex.quote(str(target.workdir))}")
 
 
 def tell_failures(failed: Sequence[executors.Outcome]) -> None:

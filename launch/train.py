@@ -30,15 +30,11 @@ from absl import flags as absl_flags
 
 from launch import flags, processes, resolve
 
-FLAGS = flags.define("preset", "data", "config", "set", "seed", "workdir", "list")
+FLAGS = flags.define(
+  "preset", "data", "config", "set", "seed", "workdir", "tensorboard", "wandb", "list"
+)
 absl_flags.DEFINE_enum(
   "evaluate", None, ["dev", "test"], "split to decode at the end", flag_values=FLAGS
-)
-absl_flags.DEFINE_bool(
-  "tensorboard", False, "write metrics for TensorBoard as well", flag_values=FLAGS
-)
-absl_flags.DEFINE_bool(
-  "wandb", False, "write metrics for Weights & Biases as well", flag_values=FLAGS
 )
 absl_flags.DEFINE_bool(
   "distributed", False, "be one of the processes that the cluster started", flag_values=FLAGS

@@ -16,7 +16,8 @@ def job(folder, name, program):
   return executors.Job(name, command, folder / f"{name}.log", folder / name)
 
 
-def test_no_more_processes_than_slots(tmp_path):
+def test_no_more_processes_than_slots_and_their_ends_are_not_waited_for(tmp_path, monkeypatch):
+  monkeypatch.setattr(executors, "_TICK", 600)
   program = (
     "import os, pathlib, time\n"
     f"folder = pathlib.Path({str(tmp_path)!r})\n"

@@ -23,7 +23,8 @@ import time
 
 import pytest
 
-from launch import flags, resolve, sweep, translate
+from launch import align, flags, resolve, score, sweep, translate
+from tests import commands
 
 ROOT = pathlib.Path(__file__).parents[1]
 COMMANDS = sorted(
@@ -67,6 +68,7 @@ class TrainConfig:
 Trained = collections.namedtuple("Trained", "step")
 def train(config, folder, tensorboard, wandb):
   (pathlib.Path(folder) / "config.json").write_text(json.dumps(configs.to_dict(config)))
+  print("boards:", tensorboard, wandb)
   return Trained(config.steps)
 def evaluate(workdir, split):
   folder = pathlib.Path(workdir)
@@ -667,6 +669,8 @@ def test_preparing(checkout):
   ]
   code, out, err = launch(checkout, "prepare", "--data=g2p,revers")
   assert code == 1 and out == "" and "did you mean 'reverse'" in err
+  told = complaint(checkout, "prepare", "--data=g2p", "--set=data.limit=7")
+  assert "--set=data.limit=7: of all settings, what is prepared depends on data.source, " in told
 
 
 # launch.translate.
@@ -878,12 +882,14 @@ def test_a_sweep_with_one_failure_and_the_same_again(checkout):
 
 
 def test_a_sweep_of_a_recipe(checkout):
-  words = ("--preset=small", "--data=reverse", "--grid=steps=3,5", "--seeds=2")
+  words = ("--preset=small", "--data=reverse", "--grid=steps=3,5", "--seeds=2", "--wandb")
   code, out, err = launch(checkout, "sweep", *words)
   assert (code, err) == (0, "")
   with (checkout / "runs/small-reverse-sweep/sweep.csv").open() as file:
     table = [(r["steps"], r["seed"], r["dev.word_error_rate"]) for r in csv.DictReader(file)]
   assert table == [("3", "0", "0.25"), ("3", "1", "1.25"), ("5", "0", "0.25"), ("5", "1", "1.25")]
+  for log in checkout.glob("runs/small-reverse-sweep/logs/*.log"):
+    assert "boards: False True\n" in log.read_text()
   code, told, err = launch(checkout, "sweep", *words)
   assert "4 finished already" in told
   # The table of a sweep is that of launch.compare.
@@ -912,6 +918,7 @@ def test_a_sweep_of_a_recipe(checkout):
     (["--executor=slurmm"], "--executor=slurmm"),
     (["--data=g2p", "--seeds=2"], "--data belongs to --preset"),
     (["--preset=small", "--seeds=2"], "give one of --experiment"),
+    (["--wandb", "--seeds=2"], "--wandb belongs to --preset, not to --experiment"),
   ],
 )
 def test_a_sweep_is_checked_before_it_starts(checkout, words, told):
@@ -940,27 +947,41 @@ def test_a_sweep_in_the_folder_of_another(checkout):
   assert "s/lr=.1 holds a run of another configuration (hidden: 64 -> 65)" in told
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_sweep_leaves_no_process_and_resumes(checkout, number, code):
-  words = ("--experiment=tiny", "--grid=fault='',wait,wait2", "--jobs=2", "--workdir=s")
+@contextlib.contextmanager
+def waiting_sweep(checkout):
+  """A sweep two of whose three runs sleep; on leaving, its words and how to have them go on."""
   source = checkout / "experiments/tiny.py"
   waits = source.read_text()
   source.write_text(waits.replace('config.fault == "wait"', 'config.fault.startswith("wait")'))
+  words = ("--experiment=tiny", "--grid=fault='',wait,wait2", "--jobs=2", "--workdir=s")
   with start(checkout, "sweep", *words) as process:
     wait_for(lambda: len(list((checkout / "s").glob("fault=wait*/started"))) == 2)
+    yield process
+  source.write_text(waits.replace('config.fault == "wait"', "False"))
+  code, out, _ = launch(checkout, "sweep", *words)
+  assert code == 0 and out.startswith("3 runs in s, 1 finished already\n")
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_sweep_leaves_no_process_and_resumes(checkout, number, code):
+  with waiting_sweep(checkout) as process:
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 2
     process.send_signal(number)
     _, err = process.communicate(timeout=PATIENCE)
-  assert process.returncode == code
-  first, last = err.decode().splitlines()
-  assert first == "ending 2 runs, which save what they have (Ctrl-C: at once)"
-  assert last.endswith("The same command resumes.")
-  assert not any(pathlib.Path(f"/proc/{child}").exists() for child in children)
-  assert "ended by SIGTERM" in (checkout / "s/logs/fault=wait.log").read_text()
-  source.write_text(waits.replace('config.fault == "wait"', "False"))
-  code, out, _ = launch(checkout, "sweep", *words)
-  assert code == 0 and out.startswith("3 runs in s, 1 finished already\n")
+    assert process.returncode == code
+    first, last = err.decode().splitlines()
+    assert first == "ending 2 runs, which save what they have (Ctrl-C: at once)"
+    assert last.endswith("The same command resumes.")
+    assert not any(pathlib.Path(f"/proc/{child}").exists() for child in children)
+    assert "ended by SIGTERM" in (checkout / "s/logs/fault=wait.log").read_text()
+
+
+def test_the_runs_of_a_sweep_that_is_killed_save_themselves_and_end(checkout):
+  with waiting_sweep(checkout) as process:
+    process.kill()
+    for log in checkout.glob("s/logs/fault=wait*.log"):
+      wait_for(lambda log=log: "ended by SIGTERM" in log.read_text())
 
 
 # What a command asks of the system.
@@ -1001,7 +1022,8 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
   words += ["--preset=rnnsearch_laptop", "--data=reverse", "--set=data.limit=211"]
   words += [f"--set=data.data_dir={tmp_path}/data", "--set=search.beam=1"]
   words += ["--set=data.bucket_edges=36"]  # one shape to compile for
-  run = tmp_path / "run"
+  sweep_folder = tmp_path / "sweep"
+  run = sweep_folder / "steps=3"
   trained = [sys.executable, "-m", "launch.train", *words, "--set=steps=3", f"--workdir={run}"]
   subprocess.run(
     [sys.executable, "-m", "launch.prepare", "--data=reverse", f"--data_dir={tmp_path}/data"],
@@ -1019,10 +1041,18 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
   *_, last = done.stderr.splitlines()
   assert last.startswith(f"launch.train: the checkpoint of step 3 cannot be written into {run}")
   assert "File too large" in last and "Traceback" not in done.stderr
-  for _ in range(2):
-    done = subprocess.run([*trained, "--evaluate=dev"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert f"{run}: 3 steps" in done.stdout and "dev  word_error_rate: " in done.stdout
+  done = subprocess.run(
+    [sys.executable, "-m", "launch.sweep", *words, "--grid=steps=3,1", f"--workdir={sweep_folder}"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  with (sweep_folder / "sweep.csv").open() as file:
+    assert [float(row["dev.word_error_rate"]) for row in csv.DictReader(file)] == [1.0, 1.0]
+  done = subprocess.run([*trained, "--evaluate=dev"], cwd=ROOT, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  assert f"{run}: 3 steps" in done.stdout and "dev  word_error_rate: 1" in done.stdout
   done = subprocess.run(
     [sys.executable, "-m", "launch.translate", f"--workdir={run}"],
     cwd=ROOT,
@@ -1045,40 +1075,21 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
   assert "line 1" in page and "line 3" in page and "line 2" not in page
   maps = sorted(path.name for path in (tmp_path / "maps").iterdir())
   assert maps == ["line-1.png", "line-1.svg", "line-3.png", "line-3.svg"]
-  (tmp_path / "source").write_text("a b c\n\nc\n")
-  (tmp_path / "target").write_text("c b a\n\nc\n")
-  pair = (f"--source={tmp_path}/source", f"--target={tmp_path}/target")
+  files = {name: tmp_path / name for name in ("source", "target", "output")}
+  commands.write(tmp_path, source=["a b c", "", "c"], target=["c b a", "", "c"])
+  named = [f"--{name}={path}" for name, path in files.items()]
   for command, pattern in (
-    ("align", r"\d-\d \d-\d \d-\d\n\n0-0\n"),
-    ("score", r"-\S+\t4\t\S+\n\n-.*\n"),
+    (align, r"\d-\d \d-\d \d-\d\n\n0-0\n"),
+    (score, r"-\S+\t4\t\S+\n\n-.*\n"),
   ):
-    done = subprocess.run(
-      [sys.executable, "-m", f"launch.{command}", f"--workdir={run}", *pair],
-      cwd=ROOT,
-      capture_output=True,
-      text=True,
-    )
-    assert done.returncode == 0 and re.fullmatch(pattern, done.stdout), (done.stdout, done.stderr)
-  several = [f"--workdir={run},{run}", "--set=search.beam=3", "--nbest=2"]
-  done = subprocess.run(
-    [sys.executable, "-m", "launch.translate", *several, f"--attention={tmp_path}/weights.npz"],
-    cwd=ROOT,
-    input=b"a b\n\n",
-    capture_output=True,
-  )
-  assert done.returncode == 0, done.stderr
-  assert [line.split(b" ||| ")[0] for line in done.stdout.splitlines()] == [b"0", b"0", b"1"]
+    assert commands.run(command, f"--workdir={run}", *named) == 0
+    assert re.fullmatch(pattern, files["output"].read_text())
+  several = [f"--workdir={run},{sweep_folder}/steps=1", "--set=search.beam=3", "--nbest=2"]
+  several += [f"--input={files['source']}", f"--output={files['output']}"]
+  assert commands.run(translate, *several, f"--attention={tmp_path}/weights.npz") == 0
+  lines = files["output"].read_text().splitlines()
+  assert [line.split(" ||| ")[0] for line in lines] == ["0", "0", "1", "2", "2"]
   assert (tmp_path / "weights.npz").exists()
-  grid = ("--grid=steps=1,2", f"--workdir={tmp_path}/sweep")
-  done = subprocess.run(
-    [sys.executable, "-m", "launch.sweep", *words, *grid],
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  with (tmp_path / "sweep/sweep.csv").open() as file:
-    assert [float(row["dev.word_error_rate"]) for row in csv.DictReader(file)] == [1.0, 1.0]
 
 
 # How errors are told.

@@ -52,7 +52,7 @@ DRAWS = {
 }
 
 
-def finished(run):
+def finished(run, _):
   path = run.workdir / "metrics.json"
   return json.loads(path.read_text()) if path.exists() else None
 

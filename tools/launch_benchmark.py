@@ -97,8 +97,7 @@ def _sweep(size: int, slots: int) -> Times:
     with _timing(times, "planning"):
       target, runs = _planned(size, folder)
     with _timing(times, "recording"):
-      table.record(folder, runs)
-      missing = [run for run in runs if target.finished(run) is None]
+      missing = sweep.without_result(target, runs, table.record(folder, runs))
     assert len(missing) == size
     for run in runs:
       _make(made / run.name, run.config)
@@ -114,8 +113,9 @@ def _sweep(size: int, slots: int) -> Times:
       outcomes = executors.local(jobs, slots)
     assert not any(outcome.code for outcome in outcomes)
     with _timing(times, "collecting"):
-      table.show_runs(table.record(folder, runs))
-    assert all(target.finished(run) for run in runs)
+      found = table.record(folder, runs)
+      table.show_runs(found)
+    assert not sweep.without_result(target, runs, found)
   return times
 
 
@@ -131,8 +131,9 @@ def _collect(size: int, repeats: int) -> list[float]:
     for _ in range(repeats):
       times: Times = {}
       with _timing(times, "all"):
-        assert all(target.finished(run) for run in runs)
-        table.show_runs(table.record(folder, runs))
+        found = table.record(folder, runs)
+        assert not sweep.without_result(target, runs, found)
+        table.show_runs(found)
       seconds.append(times["all"])
   return seconds
 

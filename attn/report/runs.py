@@ -22,7 +22,7 @@ PLAN = "sweep.jsonl"
 SPLITS = ("dev", "test")
 
 # In evaluation/SPLIT.json beside the scores.
-NOT_SCORES = ("step", "ended", "seconds", "search", "signatures")
+_NOT_SCORES = ("step", "ended", "seconds", "search", "signatures")
 
 Status = Literal["finished", "unfinished", "missing"]
 
@@ -152,8 +152,14 @@ def read(folder: pathlib.Path, planned: Mapping[str, Any] | None = None) -> Run 
     return Run(folder.name, folder, "finished", leaves, result.metrics, command)
   if (folder / "config.json").exists():
     config = workdirs.saved_config(folder)
-    metrics, ended = _scores(folder, config.get("steps"))
+    evaluated = {split: scores(folder, split, config.get("steps")) for split in SPLITS}
+    metrics = {
+      f"{split}.{name}": Metric(value)
+      for split, values in evaluated.items()
+      for name, value in (values or {}).items()
+    }
     # A sweep's runs are evaluated, and have not finished before.
+    ended = any(values is not None for values in evaluated.values())
     ended = ended or (planned is None and _trained(folder, config))
     status: Status = "finished" if ended else "unfinished"
     command = command or _command(folder)
@@ -172,26 +178,30 @@ def _command(folder: pathlib.Path) -> str:
   return ""
 
 
-def _scores(folder: pathlib.Path, steps: Any) -> tuple[dict[str, Metric], bool]:
-  """What the evaluations of a training run found, and whether it had ended by then."""
-  metrics: dict[str, Metric] = {}
-  ended = False
-  for split in SPLITS:
-    path = folder / "evaluation" / f"{split}.json"
-    try:
-      record = json.loads(path.read_bytes())
-    except FileNotFoundError:
-      continue
-    except ValueError:
-      record = None
-    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-      raise results.ResultError(f"{path} holds no scores of a run: delete it")
-    if not record.get("ended", record["step"] == steps):
-      continue  # of a checkpoint on the way
-    ended = True
-    scores = {name: value for name, value in record.items() if name not in NOT_SCORES}
-    metrics |= {f"{split}.{name}": Metric(value) for name, value in scores.items()}
-  return metrics, ended
+def scores(folder: pathlib.Path, split: str, steps: Any) -> dict[str, float] | None:
+  """What an evaluation of a training run found, None where it had not ended by then.
+
+  Args:
+    folder: the run's.
+    split: of the data.
+    steps: how many the run takes.
+
+  Raises:
+    ResultError: the file is damaged.
+  """
+  path = folder / "evaluation" / f"{split}.json"
+  try:
+    record = json.loads(path.read_bytes())
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except ValueError:
+    record = None
+  if isinstance(record, dict) and isinstance(record.get("step"), int):
+    values = {name: value for name, value in record.items() if name not in _NOT_SCORES}
+    if all(isinstance(value, int | float) for value in values.values()):
+      # Without the end of the run it is of a checkpoint on the way.
+      return values if record.get("ended", record["step"] == steps) else None
+  raise results.ResultError(f"{path} holds no scores of a run: delete it")
 
 
 def _trained(folder: pathlib.Path, config: Mapping[str, Any]) -> bool:
