@@ -1,0 +1,89 @@
+"""The figures of `experiments.teacher_forcing`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from attn.evaluation.intervals import mean_interval
+from attn.report import figures
+from experiments.teacher_forcing_runs import FED_SHARES, Measured
+
+
+def mismatch(runs: Mapping[float, Sequence[Measured]]) -> Figure:
+  """Loss against the share of the words read that are the model's own, a line a training share."""
+  told = []
+  for share in dict.fromkeys((0.0, max(runs))):
+    fed = np.mean([one.losses for one in runs[share]], axis=0)
+    told.append(f"from {fed[0]:.2f} to {fed[-1]:.2f} nats (trained on {share:.0%} of its own)")
+  figure, (axes,) = figures.new(
+    f"When a model reads its own words its loss along the reference goes {', '.join(told)}"
+  )
+  for series, (share, seeds) in enumerate(runs.items()):
+    _line(axes, 100 * np.array(FED_SHARES), [one.losses for one in seeds],
+          f"trained on {share:.0%} of its own", series)  # fmt: skip
+  figures.axes_text(axes, x="words read that are the model's own [%]", y="loss a symbol [nats]")
+  axes.set_ylim(bottom=0)
+  figures.legend(axes)
+  return figure
+
+
+def exposure(runs: Mapping[float, Sequence[Measured]]) -> Figure:
+  """Errors by place, and after the first error, fed the truth and fed its own words."""
+  truth = runs[0.0]
+  own, forced = (
+    float(np.mean([getattr(one, of)[0] for one in truth])) for of in ("own_since", "forced_since")
+  )
+  figure, (left, right) = figures.new(
+    f"Right after its first error a model is wrong in {own:.0f}% of the symbols when it reads what"
+    f" it wrote, in {forced:.0f}% of the same symbols when it reads the truth",
+    columns=2,
+  )
+  for axes, ends in ((left, "by_place"), (right, "since")):
+    for series, (of, label) in enumerate((("own", "its own words"), ("forced", "the truth"))):
+      rows = [getattr(one, f"{of}_{ends}") for one in truth]
+      size = min(map(len, rows))
+      _line(axes, np.arange(1, size + 1), [row[:size] for row in rows], f"fed {label}", series)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks(np.arange(1, size + 1))
+  figures.axes_text(left, x="symbol of the target", y="symbols wrong [%]", title="all outputs")
+  figures.axes_text(
+    right, x="symbols since the first error", y="symbols wrong [%]", title="after the first error"
+  )
+  figures.legend(left)
+  return figure
+
+
+def waiting(found: Mapping[str, Any], words: int) -> Figure:
+  """Share of the products that wait for the step before, along a known target and generated."""
+  order = sorted(found, key=lambda name: found[name].forced.waiting)
+  chosen = min(one.generated.waiting for one in found.values())
+  figure, (axes,) = figures.new(
+    f"Along a known target {found[order[0]].forced.waiting:.0f}% ({order[0]}) to"
+    f" {found[order[-1]].forced.waiting:.0f}% ({order[-1]}) of the products wait for the step"
+    f" before; where words are chosen, {chosen:.0f}% or more",
+    size=(8.0, 4.6),
+  )
+  figures.bars(
+    axes,
+    list(found),
+    {
+      "known target": [one.forced.waiting for one in found.values()],
+      "chosen words": [one.generated.waiting for one in found.values()],
+    },
+    form="{:.0f}",
+  )
+  figures.axes_text(axes, x=f"model, target of {words} words", y="multiply-adds that wait [%]")
+  axes.set_ylim(0, 125)
+  figures.legend(axes, loc="upper left", ncols=2)
+  return figure
+
+
+def _line(
+  axes: Axes, x: np.ndarray, rows: Sequence[Sequence[float]], label: str, series: int
+) -> None:
+  columns = np.array(rows).T
+  mean, low, high, _ = zip(*(mean_interval(column) for column in columns), strict=True)
+  figures.line(axes, x, mean, low, high, label=label, series=series)
