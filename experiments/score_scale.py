@@ -1,20 +1,40 @@
 """When does the softmax over dot products saturate, and does dividing by sqrt(d_k) prevent it?
 
 Queries and keys are drawn with independent standard normal components, at widths up to 4096 and 50
-keys a query. Each draw is scored raw (`attn.dot`) and scaled (`attn.scaled_dot`). Measured are the
-variance of the scores, and for each draw the entropy, the largest weight, the norm of the softmax
-Jacobian, and the gradients to query and keys of a random linear function of the weights. Medians
-and quantiles over draws are what counts: a few unsaturated draws carry the means.
+keys a query. Each draw is scored raw (`attn.dot`), scaled (`attn.scaled_dot`), by cosine, and by
+the additive and general scores with random parameters. Measured are the variance of the scores, and
+for each draw the entropy, the largest weight, the norm of the softmax Jacobian, and the gradients
+to query and keys of a random linear function of the weights. Medians and quantiles over draws are
+what counts: a few unsaturated draws carry the means. Then raw, scaled and additive scores are
+trained to find the item that a query belongs to, at several widths and with several optimizers.
+The full profile also trains Luong's model, and looks at what its scores are made of.
 
 Command: python -m launch.run --experiment=score_scale
-Time: on two cores under 15 seconds for smoke, about 30 for default, about 5 minutes for full, plus
-a few seconds of imports. One run with one seed: draws are the sample, nothing is trained.
-Expect: variance d_k raw and 1 scaled. Raw medians of every gradient collapse by d_k = 4096; the
-mean Jacobian falls only slowly and the mean gradient to the query does not fall at all. Scaled,
-nothing changes with the width. Scaling up a fixed example (claim 66), the gradient to the scores
-falls at once, that to the unscaled scores rises before it falls.
+Time: on two cores, by CPU time on a busy machine: smoke 15 seconds, default 35 (of them 15 for nine
+runs at a time of three scores, nearly all compiling), full 5 minutes (draws 2, trained scores 1,
+15 runs of Luong's model x 10 s / 2), plus a few seconds of imports.
+Expect: variance d_k raw and 1 scaled. Raw and general medians of every gradient collapse by d_k =
+4096; the mean Jacobian falls only slowly and the mean gradient to the query does not fall at all.
+Scaled and additive, nothing changes with the width. Scaling up a fixed example (claim 66), the
+gradient to the scores falls at once, that to the unscaled scores rises before it falls. Trained,
+all learn the task at every width with Adam, and with SGD at a rate that suits them. A rate that
+suits scaled and additive makes plain SGD diverge with the raw score: not for want of a gradient,
+its first one is too large.
 
 Rules, stated before the run:
+  60 `steadier`: the additive score has parameters and a tanh and takes unequal widths, where dot
+    refuses them, else contradicted. Untrained, it is steady if its median Jacobian at the largest
+    width is at least `STEADY` of its largest over widths and raw's below `TINY` of its own.
+    Trained, at each setting of the optimizer that teaches one of the two at least `LEARNED` % at
+    the smallest width: what raw loses from there to the largest width, less what additive loses.
+    Steady and all of these above 0: reproduced. Not steady and all below 0: contradicted. Steady
+    or any above 0: qualified. Else, or if nothing was learned: not resolved.
+  61 `large_only`, as changed after a trial in which a rate too large for raw at any width made
+    additive better: correct queries, additive less raw, at the same settings. A setting shows it
+    if they lie within `ALIKE` points at the smallest width and above 0 at the largest; it denies it
+    if they lie below `ALIKE` at the largest, or beyond `ALIKE` at the smallest already. All show it
+    and steady as in 60: reproduced. Any: qualified. All deny it: contradicted. Else, or if nothing
+    was learned: not resolved. All of these are paired over seeds and hold together at 95%.
   62, 67 `unit_variance`: the interval of variance / expected, at every width and together at 95%,
     lies within `MARGIN` of 1: reproduced. Any lies wholly outside: contradicted. Else not resolved.
   63 `vanishing`: the gradients are tiny when, at the largest width, they are below `TINY` of their
@@ -25,34 +45,39 @@ Rules, stated before the run:
   66 `to_zero`: on the chapter's three scores times 1, 2, 4, ...: if either gradient does not end
     below `TINY` of its first value, contradicted; if both fall at every step, reproduced; else
     qualified.
+  68 `not_direction_alone`: q.k is |q| |k| cos and multiplying q changes neither cosine nor ranking,
+    all to `EXACT`, else contradicted. It changes the entropy in every draw, and the keys' lengths
+    which of them is preferred in some: reproduced; one of the two: qualified; none: contradicted.
 """
 
 import dataclasses
-import functools
+import operator
 import os
-from collections.abc import Callable, Sequence
+import pathlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
 
 import attn
+from attn.configs import ConfigError
+from attn.data import catalog
 from attn.evaluation import intervals
 from attn.report import recorder, results
-from attn.report.results import Claim, Metric, Verdict
-from experiments import claims
+from attn.report.results import Metric
+from attn.training import TrainConfig
+from experiments import score_scale_draws as draws
 from experiments import score_scale_figures as drawn
-from experiments.score_scale_figures import GRADIENTS
+from experiments import score_scale_real as real
+from experiments.score_scale_claims import compare, judge
+from experiments.score_scale_draws import QUANTITIES, SCORES, Direction, Spread
+from experiments.score_scale_trained import Matching, Runs, train_all
 
-CLAIMS = ("62", "63", "66", "67")
+CLAIMS = ("60", "61", "62", "63", "66", "67", "68")
 
-MARGIN = 0.1
-TINY = 0.01
-SCORES: dict[str, Callable[..., jax.Array]] = {"raw": attn.dot, "scaled": attn.scaled_dot}
 EXAMPLE = (2.0, 4.0, 3.0)
-BLOCK = 50
+_DIRECTION_WIDTH, _DIRECTION_DRAWS = 64, 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,35 +87,61 @@ class Config:
   Attributes:
     widths: values of d_k, ascending.
     positions: keys a query attends to.
-    draws: independent (query, keys) at each width; at least 6, for the medians' intervals.
+    hidden: units n' of the untrained additive score, at every width.
+    draws: independent (query, keys) at each width; at least 6, for the medians' intervals. General
+      and additive have one draw of their parameters for 50 of them.
     variance_draws: independent (query, key) pairs at each width for the variance.
     multipliers: factors on the chapter's three scores, ascending.
-    seed: of the draws.
+    matching: the task that scores are trained on, and how.
+    train: Luong's model on `reverse` with the unscaled dot score, but for its width.
+    train_widths: at which it is trained and looked at; none leaves it out.
+    seed: of the draws, and the first of those of `matching.seeds` runs.
   """
 
   widths: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
   positions: int = 50
-  draws: int = 1000
+  hidden: int = 256
+  draws: int = 500
   variance_draws: int = 20000
   multipliers: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0)
+  matching: Matching = Matching()
+  train: TrainConfig = real.TRAIN
+  train_widths: tuple[int, ...] = ()
   seed: int = 0
 
   def __post_init__(self) -> None:
-    """Refuses sweeps that cannot show a change."""
+    """Refuses sweeps that cannot show a change, and what the experiment sets itself."""
     for name in ("widths", "multipliers"):
       values = getattr(self, name)
       if len(values) < 2 or min(values) <= 0 or list(values) != sorted(set(values)):
         raise ValueError(f"{name} must be at least two ascending positive numbers, not {values}")
     # Of five draws even the least and the largest hold the median between them with 94% only.
-    for name, least in (("positions", 2), ("draws", 6), ("variance_draws", 2)):
+    for name, least in (("positions", 2), ("hidden", 1), ("draws", 6), ("variance_draws", 2)):
       if getattr(self, name) < least:
         raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+    for path in ("seed", "data.name", "model.score", "model.order", "model.cell", "model.units"):
+      asked, own = (operator.attrgetter(path)(train) for train in (self.train, real.TRAIN))
+      if asked != own:
+        raise ConfigError(f"train.{path} is {asked!r}: it is {own!r} in this experiment")
+
+  @property
+  def all_seeds(self) -> range:
+    """Every seed that is trained."""
+    return range(self.seed, self.seed + self.matching.seeds)
 
 
 def profiles() -> dict[str, dict[str, Any]]:
   """Overrides by profile."""
-  smoke = {"widths": (1, 16, 256, 4096), "draws": 200, "variance_draws": 10000}
-  return {"smoke": smoke, "default": {}, "full": {"draws": 10000, "variance_draws": 200000}}
+  smoke = {
+    "widths": (1, 64, 4096), "draws": 100, "variance_draws": 10000,
+    "matching.widths": (8, 64), "matching.steps": 100,
+  }  # fmt: skip
+  full = {
+    "draws": 5000, "variance_draws": 200000, "matching.widths": (16, 64, 256, 512),
+    "matching.sgd": (0.1, 1.0, 3.0), "matching.seeds": 5,
+    "train_widths": (16, 64, 256),
+  }  # fmt: skip
+  return {"smoke": smoke, "default": {}, "full": full}
 
 
 def sweep_quick() -> list[dict[str, Any]]:
@@ -98,133 +149,9 @@ def sweep_quick() -> list[dict[str, Any]]:
   return [{**profiles()["smoke"], "positions": positions} for positions in (10, 50, 200)]
 
 
-class Spread(NamedTuple):
-  """One quantity over the draws of one width."""
-
-  mean: float
-  mean_low: float  # 95% intervals
-  mean_high: float
-  median: float
-  low: float
-  high: float
-  q05: float
-  q95: float
-
-
-def spread(values: np.ndarray) -> Spread:
-  """Mean with its t interval, median with its distribution-free one, 5% and 95% quantiles."""
-  values = np.sort(np.asarray(values, np.float64))
-  n = values.size
-  # The median lies between two order statistics whose ranks are binomial.
-  rank = int(stats.binom.ppf(0.025, n, 0.5))
-  low, high = values[max(rank - 1, 0)], values[min(n - rank, n - 1)]
-  q05, median, q95 = np.quantile(values, (0.05, 0.5, 0.95))
-  mean = intervals.mean_interval(values)
-  return Spread(*map(float, (*mean[:3], median, low, high, q05, q95)))
-
-
-def unit_variance(ratios: Sequence[tuple[float, float]]) -> Verdict:
-  """Whether variance / expected is 1 at every width; intervals (low, high)."""
-  if any(high < 1 - MARGIN or low > 1 + MARGIN for low, high in ratios):
-    return results.CONTRADICTED
-  inside = all(low >= 1 - MARGIN and high <= 1 + MARGIN for low, high in ratios)
-  return results.REPRODUCED if inside else results.NOT_RESOLVED
-
-
-def vanishing(gradients: Sequence[Sequence[Spread]], entropies: Sequence[Spread]) -> Verdict:
-  """Whether softmax saturates and its gradients become tiny as d_k grows.
-
-  Args:
-    gradients: for each gradient one `Spread` a width.
-    entropies: one `Spread` a width.
-  """
-  if entropies[-1].low >= entropies[0].high:
-    return results.CONTRADICTED
-  thresholds = [TINY * max(at.median for at in gradient) for gradient in gradients]
-  ends = [gradient[-1] for gradient in gradients]
-  if any(end.low > threshold for end, threshold in zip(ends, thresholds, strict=True)):
-    return results.CONTRADICTED
-  if any(end.high > threshold for end, threshold in zip(ends, thresholds, strict=True)) or (
-    entropies[-1].high >= entropies[0].low
-  ):
-    return results.NOT_RESOLVED
-  means_tiny = all(g[-1].mean <= TINY * max(at.mean for at in g) for g in gradients)
-  falling = all(a.median >= b.median for g in gradients for a, b in zip(g, g[1:], strict=False))
-  return results.REPRODUCED if means_tiny and falling else results.QUALIFIED
-
-
-def to_zero(to_scores: Sequence[float], to_unscaled: Sequence[float]) -> Verdict:
-  """Whether both gradients fall to zero as the scores are multiplied up."""
-  both = (to_scores, to_unscaled)
-  if any(norms[-1] > TINY * norms[0] for norms in both):
-    return results.CONTRADICTED
-  falling = all(a >= b for norms in both for a, b in zip(norms, norms[1:], strict=False))
-  return results.REPRODUCED if falling else results.QUALIFIED
-
-
-def saturation(
-  draw: np.random.Generator, *, width: int, positions: int, draws: int
-) -> dict[str, dict[str, np.ndarray]]:
-  """Score name to quantity to its value in each draw, `[draws]`; the same draws for each score."""
-  found: dict[str, dict[str, list[np.ndarray]]] = {name: {} for name in SCORES}
-  # Blocks of one size keep the keys' memory small and the number of compiled programs low.
-  for _ in range(0, draws, BLOCK):
-    query, keys, pull = (
-      draw.standard_normal((BLOCK, *shape), np.float32)
-      for shape in ((width,), (positions, width), (positions,))
-    )
-    scores = _scores(query, keys)
-    for name in SCORES:
-      here, to_scores = _through_softmax(scores[name], pull)
-      here |= _through_score(query, keys, to_scores, name=name)
-      for quantity, values in here.items():
-        found[name].setdefault(quantity, []).append(np.asarray(values))
-  return {
-    name: {quantity: np.concatenate(values)[:draws] for quantity, values in by_quantity.items()}
-    for name, by_quantity in found.items()
-  }
-
-
-# Three programs rather than one: that in the middle is the same at every width, so compiled once.
-
-
-@jax.jit
-def _scores(query: jax.Array, keys: jax.Array) -> dict[str, jax.Array]:
-  return {name: score(query, keys) for name, score in SCORES.items()}
-
-
-@jax.jit
-def _through_softmax(scores: jax.Array, pull: jax.Array) -> tuple[dict[str, jax.Array], jax.Array]:
-  """Diagnostics of the weights, and the gradient to the scores of pull . weights."""
-  weights, pull_back = jax.vjp(attn.softmax, scores)
-  found = {
-    "entropy": attn.entropy(weights),
-    "largest weight": attn.max_weight(weights),
-    GRADIENTS[0]: attn.jacobian_norm(weights),
-  }
-  return found, pull_back(pull)[0]
-
-
-@functools.partial(jax.jit, static_argnames="name")
-def _through_score(
-  query: jax.Array, keys: jax.Array, to_scores: jax.Array, *, name: str
-) -> dict[str, jax.Array]:
-  """Norms of the gradients to the query and to all its keys."""
-  to_query, to_keys = jax.vjp(SCORES[name], query, keys)[1](to_scores)
-  return {
-    GRADIENTS[1]: jnp.linalg.norm(to_query, axis=-1),
-    GRADIENTS[2]: jnp.linalg.norm(to_keys, axis=(-2, -1)),
-  }
-
-
-def squared_scores(draw: np.random.Generator, *, width: int, draws: int) -> dict[str, np.ndarray]:
-  """Score name to squares of independent q.k; their mean is the variance, as q.k has mean 0."""
-  found: dict[str, list[np.ndarray]] = {name: [] for name in SCORES}
-  for _ in range(0, draws, 10 * BLOCK):
-    query, keys = draw.standard_normal((2, 10 * BLOCK, width), np.float32)
-    for name, scores in _scores(query, keys[:, None]).items():
-      found[name].append(np.square(np.asarray(scores[:, 0], np.float64)))
-  return {name: np.concatenate(squares)[:draws] for name, squares in found.items()}
+def sweep_paper() -> list[dict[str, Any]]:
+  """The attention dimensions of Britz et al. 2017, each against the smallest."""
+  return [{"matching.widths": (128, width)} for width in (256, 512, 1024)]
 
 
 def example_gradients(multiplier: float) -> tuple[float, float]:
@@ -235,63 +162,95 @@ def example_gradients(multiplier: float) -> tuple[float, float]:
 
 
 class Measured(NamedTuple):
-  """All that the claims and figures are made from."""
+  """All that is measured without training."""
 
   variance: dict[str, list[intervals.Interval]]  # of the scores over what is expected, a width
   spreads: dict[str, dict[str, list[Spread]]]  # score, quantity, width
   example: list[tuple[float, float]]  # a multiplier
+  direction: Direction
 
 
 def measure(config: Config, log: Callable[..., None]) -> Measured:
   """Draws and measures at every width."""
   # NumPy draws: jax.random would compile for seconds at every width. Each width has its own stream.
   level = 1 - 0.05 / len(config.widths)  # all widths together hold at 95%
-  variance: dict[str, list[intervals.Interval]] = {name: [] for name in SCORES}
-  quantities = ("entropy", "largest weight", *GRADIENTS)
+  variance: dict[str, list[intervals.Interval]] = {"raw": [], "scaled": []}
   spreads: dict[str, dict[str, list[Spread]]] = {
-    name: {quantity: [] for quantity in quantities} for name in SCORES
+    name: {quantity: [] for quantity in QUANTITIES} for name in SCORES
   }
   for width in config.widths:
     draw = np.random.default_rng((config.seed, width))
-    squares = squared_scores(draw, width=width, draws=config.variance_draws)
-    found = saturation(draw, width=width, positions=config.positions, draws=config.draws)
+    squares = draws.squared_scores(draw, width=width, draws=config.variance_draws)
+    found = draws.saturation(
+      draw, width=width, positions=config.positions, draws=config.draws, hidden=config.hidden
+    )
     for name, expected in (("raw", width), ("scaled", 1)):
       variance[name].append(intervals.mean_interval(squares[name] / expected, level))
       log(width=width, score=name, quantity="variance / expected", **variance[name][-1]._asdict())
-      for quantity in quantities:
-        here = spread(np.asarray(found[name][quantity]))
-        spreads[name][quantity].append(here)
-        log(width=width, score=name, quantity=quantity, **here._asdict())
+    for name, quantity in ((name, quantity) for name in SCORES for quantity in QUANTITIES):
+      here = draws.spread(np.asarray(found[name][quantity]))
+      spreads[name][quantity].append(here)
+      log(width=width, score=name, quantity=quantity, **here._asdict())
   example = [example_gradients(multiplier) for multiplier in config.multipliers]
   for multiplier, (to_scores, to_unscaled) in zip(config.multipliers, example, strict=True):
     log(multiplier=multiplier, to_scores=to_scores, to_unscaled=to_unscaled)
-  return Measured(variance, spreads, example)
+  direction = draws.direction(
+    np.random.default_rng((config.seed, 0)), width=_DIRECTION_WIDTH, positions=config.positions,
+    draws=_DIRECTION_DRAWS,
+  )  # fmt: skip
+  return Measured(variance, spreads, example, direction)
 
 
 def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
-  """Measures, judges the claims and draws the figures.
+  """Measures, trains, judges the claims and draws the figures.
 
   Args:
     config: sizes of the sweep.
-    workdir: where `result.json` and the figures go.
+    workdir: where `result.json`, the figures and, in `checkpoints/`, models' runs go.
   """
-  record = recorder.Recorder("score_scale", config, profiles(), workdir, seeds=(config.seed,))
+  record = recorder.Recorder("score_scale", config, profiles(), workdir, seeds=config.all_seeds)
   measured = measure(config, record.log)
-  judged = judge(config, measured)
+  runs = train_all(config.matching, config.seed, record.log)
+  states = _states(config, pathlib.Path(workdir) / "checkpoints")
+  for width, by_time in states.items():
+    for time, found in by_time.items():
+      for seed, one in zip(config.all_seeds, found, strict=True):
+        record.log(units=width, time=time, seed=seed, **one._asdict())
+  judged = judge(config, measured, runs)
   verdicts = {claim.number: claim.verdict for claim in judged}
-  draws = f"{config.draws} draws of a query and {config.positions} keys at each width"
+  sample = f"{config.draws} draws of a query and {config.positions} keys at each width"
   record.figure('gradients', drawn.gradients(config, measured, verdicts['63']), caption=(
-    f'{draws}. Lines with markers: median; bands: 5% to 95% of the draws; thin line: mean of the '
-    f'raw score. The gradients are those of a random linear function of the weights.'))  # fmt: skip
+    f'{sample}. Lines with markers: median; bands, of raw and scaled: 5% to 95% of the draws; thin '
+    f'line: mean of the raw score. The gradients are those of a random linear function of the '
+    f'weights.'))  # fmt: skip
   record.figure('weights', drawn.weights(config, measured), caption=(
-    f'{draws}. Lines: median; bands: 5% to 95% of the draws.'))  # fmt: skip
+    f'{sample}. Lines: median; bands, of raw and scaled: 5% to 95% of the draws.'))  # fmt: skip
   record.figure('variance', drawn.variance(config, measured, verdicts['62']), caption=(
-    f'{config.variance_draws} independent pairs a width; bars: intervals that hold at all widths '
-    'together with 95% confidence, mostly smaller than the markers.'))  # fmt: skip
+    f'Raw and scaled: {config.variance_draws} independent pairs a width; bars: intervals that hold '
+    f'at all widths together with 95% confidence, mostly smaller than the markers. Others: variance'
+    f' over the keys of a query, mean over {sample}.'))  # fmt: skip
   record.figure('example', drawn.example(config, measured, verdicts['66']), caption=(
     'Frobenius norms of the softmax Jacobian at the scores 2, 4 and 3 times the multiplier. Exact '
     'arithmetic, no sampling.'))  # fmt: skip
-  return record.finish(metrics=_metrics(config, measured), claims=judged)
+  record.figure('trained', drawn.trained(config.matching, runs), caption=(
+    f'Queries whose item of {config.matching.items} has the largest score, over the last tenth of '
+    f'{config.matching.steps} updates, against the width d of the projections; means over '
+    f'{config.matching.seeds} seeds, bands: 95% intervals.'))  # fmt: skip
+  if states:
+    record.figure('states', drawn.states(states), caption=(
+      f"Luong's model with the unscaled dot score on {config.train.data.name}, along the references"
+      f' of test sentences; means over {config.matching.seeds} seeds, bars: 95% intervals.'
+    ))  # fmt: skip
+  metrics = _metrics(config, measured) | _trained_metrics(config.matching, runs) | _seen(states)
+  return record.finish(metrics=metrics, claims=judged)
+
+
+def _states(config: Config, folder: pathlib.Path) -> real.Real:
+  """What the scores of trained models are made of; nothing if none are asked for."""
+  if not config.train_widths:
+    return {}
+  catalog.prepare(config.train.data.name, config.train.data.data_dir)
+  return real.measure_all(config.train, config.train_widths, config.all_seeds, folder)
 
 
 def _metrics(config: Config, measured: Measured) -> dict[str, Metric]:
@@ -310,69 +269,31 @@ def _metrics(config: Config, measured: Measured) -> dict[str, Metric]:
   return metrics
 
 
-def judge(config: Config, measured: Measured) -> list[Claim]:
-  """The four claims, by the rules of this module's docstring."""
-  judged = []
-  for number, name, expected in (("62", "raw", "d_k"), ("67", "scaled", "1")):
-    ends = [(ratio.low, ratio.high) for ratio in measured.variance[name]]
-    means = [ratio.mean for ratio in measured.variance[name]]
-    judged.append(claims.judge(
-      number,
-      measured=f'variance / {expected} between {min(means):.3f} and {max(means):.3f} over '
-      f'{len(means)} widths from {config.widths[0]} to {config.widths[-1]}; 95% at all together',
-      interval=(min(low for low, _ in ends), max(high for _, high in ends)),
-      verdict=unit_variance(ends),
-      why=f'Wants every interval within {MARGIN:.0%} of 1.',
-    ))  # fmt: skip
-  judged += [_judge_vanishing(config, measured.spreads["raw"]), _judge_example(config, measured)]
-  return judged
+def _trained_metrics(config: Matching, runs: Runs) -> dict[str, Metric]:
+  """Correct queries and first gradients of every score, width and setting, and differences."""
+  metrics = {}
+  for score, by_width in runs.items():
+    for width, learned in zip(config.widths, by_width, strict=True):
+      for at, setting in enumerate(config.settings):
+        label = f"matching, {score}, d = {width}, {setting}"
+        metrics[f"{label}: correct"] = Metric(*intervals.mean_interval(learned.right[at]), "%")
+      # The first gradient is before any update: the same at every setting.
+      first = intervals.mean_interval(learned.first[0])
+      metrics[f"matching, {score}, d = {width}: norm of the first gradient"] = Metric(*first)
+  for setting, compared in compare(config, runs).items():
+    for width, difference in zip(config.widths[:: len(config.widths) - 1], compared, strict=False):
+      label = f"matching, d = {width}, {setting}: additive less raw (all settings together)"
+      metrics[label] = Metric(*difference, "points")
+  return metrics
 
 
-def _judge_vanishing(config: Config, raw: dict[str, list[Spread]]) -> Claim:
-  jacobian, to_query = raw[GRADIENTS[0]], raw[GRADIENTS[1]]
-  peak, end = max(at.median for at in jacobian), jacobian[-1]
-  verdict = vanishing([raw[name] for name in GRADIENTS], raw["entropy"])
-  why = {
-    results.REPRODUCED: "Medians and means end tiny and never rise.",
-    results.QUALIFIED: "True of the typical draw at large d_k: the medians end tiny. Not of the "
-    "average, which a few unsaturated draws carry, nor from the start.",
-    results.CONTRADICTED: "The entropy does not fall or a typical gradient does not end tiny.",
-    results.NOT_RESOLVED: "The interval of a median holds the threshold; more draws would settle.",
-  }[verdict]
-  return claims.judge(
-    "63",
-    measured=f"raw, d_k from {config.widths[0]} to {config.widths[-1]}: median entropy "
-    f"{_from_to(raw['entropy'], 'median')} nats; Jacobian norm, median "
-    f"{_from_to(jacobian, 'median')}, mean {_from_to(jacobian, 'mean')}; gradient to the query, "
-    f"median {_from_to(to_query, 'median')}, mean {_from_to(to_query, 'mean')}; last median "
-    f"Jacobian over the largest {end.median / peak:.2g}",
-    interval=(end.low / peak, end.high / peak),
-    verdict=verdict,
-    why=f"{why} (Tiny: below {TINY:.0%} of the largest over the widths.)",
-  )
-
-
-def _judge_example(config: Config, measured: Measured) -> Claim:
-  to_scores, to_unscaled = zip(*measured.example, strict=True)
-  verdict = to_zero(to_scores, to_unscaled)
-  why = {
-    results.REPRODUCED: "Both gradients fall at every step and end tiny.",
-    results.QUALIFIED: "Both gradients end tiny, but not both fall at every step: true of large "
-    "multipliers.",
-    results.CONTRADICTED: "A gradient does not end tiny.",
-  }[verdict]
-  return claims.judge(
-    "66",
-    measured=f"at scores times {_listed(config.multipliers)}: gradient to the scores "
-    f"{_listed(to_scores)}; to the unscaled scores {_listed(to_unscaled)}",
-    verdict=verdict,
-    why=f"{why} (Tiny: below {TINY:.0%} of the first.)",
-  )
-
-
-def _from_to(spreads: Sequence[Spread], field: str) -> str:
-  return f"{getattr(spreads[0], field):.3g} to {getattr(spreads[-1], field):.2g}"
-
-
-def _listed(values: Sequence[float]) -> str:
-  return ", ".join(f"{value:.3g}" for value in values)
+def _seen(states: real.Real) -> dict[str, Metric]:
+  """What the scores of trained models are made of."""
+  return {
+    f"Luong dot, d = {width}, {time} training: {name}": Metric(
+      *intervals.mean_interval([getattr(one, name) for one in found])
+    )
+    for width, by_time in states.items()
+    for time, found in by_time.items()
+    for name in real.State._fields
+  }

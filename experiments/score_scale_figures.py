@@ -3,14 +3,19 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attn.evaluation.intervals import mean_interval
 from attn.report import figures, results
+from experiments.score_scale_draws import GRADIENTS, VARIANCE
+from experiments.score_scale_real import TIMES, Real
+from experiments.score_scale_trained import ADDITIVE, RAW, SCALED, Matching, Runs, best
 
 if TYPE_CHECKING:
   from experiments.score_scale import Config, Measured
 
-GRADIENTS = ("Jacobian of the softmax", "gradient to query", "gradient to keys")
+_BANDS = (RAW, SCALED)  # Five bands would hide each other.
 
 
 def gradients(config: "Config", measured: "Measured", verdict: results.Verdict) -> Figure:
@@ -29,7 +34,8 @@ def gradients(config: "Config", measured: "Measured", verdict: results.Verdict) 
       median, low, high = (
         np.maximum([getattr(at, field) for at in rows], floor) for field in ("median", "q05", "q95")
       )
-      figures.line(axes, config.widths, median, low, high, label=f"{name}, median", series=k)
+      band = (low, high) if name in _BANDS else (None, None)
+      figures.line(axes, config.widths, median, *band, label=f"{name}, median", series=k)
     means = [at.mean for at in measured.spreads["raw"][quantity]]
     axes.plot(config.widths, means, color="black", linewidth=1.2, label="raw, mean")
     axes.set_xscale("log", base=2)
@@ -55,7 +61,8 @@ def weights(config: "Config", measured: "Measured") -> Figure:
     for k, name in enumerate(measured.spreads):
       rows = measured.spreads[name][quantity]
       median, low, high = ([getattr(at, f) for at in rows] for f in ("median", "q05", "q95"))
-      figures.line(axes, config.widths, median, low, high, label=name, series=k)
+      band = (low, high) if name in _BANDS else (None, None)
+      figures.line(axes, config.widths, median, *band, label=name, series=k)
     axes.set_xscale("log", base=2)
     figures.axes_text(axes, x="width d_k", y=quantity + unit)
   panels[0].axhline(np.log(config.positions), color="#888888", linewidth=0.8)
@@ -72,7 +79,11 @@ def variance(config: "Config", measured: "Measured", verdict: results.Verdict) -
     results.REPRODUCED: "The variance of q.k is d_k; divided by sqrt(d_k), q.k has variance 1",
   }.get(verdict, "Variance of the scores against the width d_k")
   figure, (axes,) = figures.new(title)
-  for k, name in enumerate(measured.spreads):
+  for k, (name, by_quantity) in enumerate(measured.spreads.items()):
+    if name not in measured.variance:
+      means = [at.mean for at in by_quantity[VARIANCE]]
+      figures.line(axes, config.widths, means, label=name, series=k)
+      continue
     expected = np.asarray(config.widths if name == "raw" else [1] * len(config.widths), float)
     mean, low, high = (
       expected * [getattr(at, f) for at in measured.variance[name]] for f in ("mean", "low", "high")
@@ -103,3 +114,67 @@ def example(config: "Config", measured: "Measured", verdict: results.Verdict) ->
   figures.axes_text(axes, x="multiplier of the scores 2, 4, 3", y="norm of the Jacobian")
   figures.legend(axes)
   return figure
+
+
+def trained(config: Matching, runs: Runs) -> Figure:
+  """Correct queries of each score against the width, a panel a setting of the optimizer."""
+  ends = {name: by_width[-1].right.mean(1) for name, by_width in runs.items()}
+  worst = int((ends[SCALED] - ends[RAW]).argmax())
+  title = (
+    f"{config.settings[worst]} at d = {config.widths[-1]}: {ends[RAW][worst]:.0f}% correct with the"
+    f" raw score, {ends[SCALED][worst]:.0f}% scaled. At the setting that suits it best raw has"
+    f" {best(runs[RAW])[-1]:.0f}%, additive {best(runs[ADDITIVE])[-1]:.0f}%"
+  )
+  columns = len(config.settings)
+  figure, panels = figures.new(title, columns=columns, size=(2.0 + 2.5 * columns, 4.2))
+  for at, (axes, setting) in enumerate(zip(panels, config.settings, strict=True)):
+    for series, (name, by_width) in enumerate(runs.items()):
+      found = [mean_interval(learned.right[at]) for learned in by_width]
+      mean, low, high, _ = (np.array(column) for column in zip(*found, strict=True))
+      band = (np.clip(low, 0, 100), np.clip(high, 0, 100))
+      figures.line(axes, config.widths, mean, *band, label=name, series=series)
+    axes.axhline(100 / config.items, color="#888888", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_ylim(0, 103)
+    y = "correct queries [%]" if not at else ""
+    figures.axes_text(axes, x="width d", y=y, title=setting)
+  figures.legend(panels[0], loc="lower left")
+  return figure
+
+
+def states(found: Real) -> Figure:
+  """Variances of a trained model's queries, keys and scores, beside independent components."""
+  widths = list(found)
+  end = found[widths[-1]]["after"]
+  query, keys, scores = (
+    float(np.mean([getattr(one, name) for one in end])) for name in ("query", "keys", "scores")
+  )
+  title = (
+    f"Trained LSTM states have variance {query:.2f} (queries) and {keys:.2f} (keys), not 1: at"
+    f" d = {widths[-1]} a query's scores have variance {scores:.3g}"
+  )
+  figure, (left, right) = figures.new(title, columns=2)
+  series = 0
+  for name in ("query", "keys"):
+    for time in TIMES:
+      _bars(left, found, time, name, label=f"{name}, {time} training", series=series)
+      series += 1
+  left.axhline(1, color="black", linewidth=0.8)
+  left.annotate("as is assumed", (widths[0], 1), va="bottom", fontsize=8)
+  for series, time in enumerate(TIMES):
+    _bars(right, found, time, "scores", label=f"model, {time} training", series=series)
+  right.plot(widths, widths, color="black", linewidth=1.2, label="unit variance: d")
+  for axes, y in ((left, "variance of a component"), (right, "variance of a query's scores")):
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    figures.axes_text(axes, x="width d of the states", y=y)
+    figures.legend(axes, loc="best")
+  return figure
+
+
+def _bars(axes: Axes, found: Real, time: str, name: str, *, label: str, series: int) -> None:
+  """One number of the models against their width."""
+  intervals = [mean_interval([getattr(one, name) for one in by[time]]) for by in found.values()]
+  mean, low, high, _ = (np.array(column) for column in zip(*intervals, strict=True))
+  low = np.maximum(low, mean / 10)  # The axis is logarithmic.
+  figures.points(axes, list(found), mean, low, high, label=label, series=series)
