@@ -48,7 +48,8 @@ def recall(
 
 def _message(costs: Mapping[str, Interval], equal: float) -> str:
   """Where sharing costs, and how much at the two ends."""
-  (first, most), *_, (last, least) = costs.items()
+  ends = list(costs.items())
+  (first, most), (last, least) = ends[0], ends[-1]
   where = sum(cost.low > equal for cost in costs.values())
   return (
     f"At equal parameters one vector in both roles costs at {where} of {len(costs)} widths:"

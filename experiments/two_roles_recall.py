@@ -195,7 +195,7 @@ def train(recall: Recall, seeds: range) -> tuple[dict[str, list[Found]], Paramet
       carry = _advance(recall, count, carry, has, rates, roots, jnp.int32(done))
       jax.block_until_ready(carry)
       progress.update(done + count)
-  scored = [jax.device_get(_score(recall, carry[0], roots, split)) for split in (1, 2)]
+  scored = [jax.device_get(_score(recall, carry[0], roots, jnp.int32(split))) for split in (1, 2)]
   (dev, _), (nats, right) = (jax.tree.map(lambda x: np.asarray(x, np.float64), s) for s in scored)
   found: dict[str, list[Found]] = {arm: [] for arm in ARMS}
   for arm, shared in itertools.product(ARMS, recall.widths):
@@ -250,9 +250,9 @@ def _advance(
   return carry
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
+@functools.partial(jax.jit, static_argnums=0)
 def _score(
-  recall: Recall, parameters: Parameters, roots: Array, split: int
+  recall: Recall, parameters: Parameters, roots: Array, split: Int[Array, ""]
 ) -> tuple[Float[Array, "seed cell"], Float[Array, "seed cell"]]:
   """Mean loss and share right of each run, on queries of their own for each seed and split."""
   batches = -(-recall.test // _ROWS)

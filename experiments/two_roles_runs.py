@@ -36,21 +36,34 @@ def balanced(model: ModelConfig) -> ModelConfig:
 
 
 def recomputed(trained: Trained, label: str) -> dict[str, float]:
-  """How far contexts of a trained model lie from those of `attn.attend`.
+  """What `differences` finds along test references of a trained model."""
+  del label
+  store = _short(trained, 64)
+  batch = store.batch(np.arange(len(store), dtype=np.int32), trained.config.data.bucket_edges[-1])
+  given = batch["source"], batch["source_length"], batch["target"]
+  return differences(trained.config.model, trained.params, *given)
+
+
+def differences(
+  config: ModelConfig, params: Params, source: jax.Array, length: jax.Array, target: jax.Array
+) -> dict[str, float]:
+  """How far a model's contexts lie from those of `attn.attend`.
+
+  Args:
+    config: the model, of the additive or the dot score.
+    params: its parameters.
+    source: padded sources.
+    length: theirs, EOS counted.
+    target: padded references, along which it decodes.
 
   Returns:
-    `model`: the largest difference with annotations as keys and values, along test references;
-    `other`: with each annotation's neighbour as its value.
+    `model`: the largest difference with annotations as keys and values; `other`: with each
+    annotation's neighbour as its value.
   """
-  del label
-  config, data = trained.config.model, trained.config.data
-  store = _short(trained, 64)
-  batch = store.batch(np.arange(len(store), dtype=np.int32), data.bucket_edges[-1])
-  given = batch["source"], batch["source_length"], batch["target"]
-  query, contexts, annotations, mask = _read(config, trained.params, *given)
+  query, contexts, annotations, mask = _read(config, params, source, length, target)
   score = attn.dot
   if config.score == "additive":
-    own = trained.params["decoder"]["score"]
+    own = params["decoder"]["score"]
     score = functools.partial(attn.additive, **{name: own[name] for name in ("w_a", "u_a", "v_a")})
   found = {}
   for name, values in (("model", None), ("other", jnp.roll(annotations, 1, axis=-2))):

@@ -9,11 +9,14 @@ import pytest
 
 import attn
 from attn import configs
-from attn.data.vocabulary import BOS
+from attn.data import catalog
+from attn.data.config import DataConfig
+from attn.data.vocabulary import BOS, Vocabulary
 from attn.evaluation.intervals import Interval
 from attn.models import ModelConfig, bind
 from attn.models.functional import init
 from attn.report import results
+from attn.training import TrainConfig, Trained
 from experiments import alignment, alignment_runs
 from experiments.alignment_runs import INPUT, OUTPUT, Sizes
 
@@ -105,23 +108,27 @@ def test_turned_weights_are_the_same_elsewhere():
 
 
 @pytest.mark.slow
-def test_a_step_is_computed_with_other_weights_and_from_its_own_past():
-  """Against a loop of whole steps whose score is replaced at one step alone."""
+def test_a_step_is_computed_with_other_weights_and_from_its_own_past(monkeypatch):
+  """What is measured against a loop of whole steps, whose context is another in the last one."""
   config = ModelConfig(
     source_vocabulary=13, target_vocabulary=11, embedding=3, units=5, alignment=7, maxout=2,
     initialisation="luong", biases=True,
   )  # fmt: skip
-  params = init(config, jax.random.key(3))
-  params = jax.tree.map(lambda leaf: 8 * leaf, params)
-  source, target = np.array([[5, 7, 11, 12, 2]]), np.array([[3, 10, 2]])
-  length, at = np.array([5]), np.array([[0, 1], [0, 2]])
-  sizes = Sizes(starts=3, updates=30)
-  given = (config, sizes, params, source, length, target, at, jax.random.key(0))
-  found = alignment_runs.replaced(*given)
+  params = jax.tree.map(lambda leaf: 8 * leaf, init(config, jax.random.key(3)))
+  links = np.array([[0, 1], [3, 0]])
+  corpus = catalog.Corpus(("a b c d e f g", "b d h i"), ("A", "B G"), (links[:1], links))
+  monkeypatch.setattr(alignment_runs.catalog, "load", lambda *given: corpus)
+  sides = Vocabulary(tuple("abcdefghi"), "symbol"), Vocabulary(tuple("ABCDEFG"), "symbol")
+  train = TrainConfig(model=config, data=DataConfig(name="lexicon", bucket_edges=(6,)))
+  trained = Trained(params, train, *sides, 0)
+  measured = alignment_runs.measure(trained, "", sizes=Sizes(starts=3, updates=30))
+  assert measured["lengths"] == [5, 5, 5]  # the other source is longer than what is trained on
+  found, target = measured["replaced"], [5, 10, 2]
+  source, length = np.array([[5, 7, 11, 12, 2]]), np.array([5])
   model = bind(config, params)
   memory = model.encode(source, length)
-  for row, place in enumerate((1, 2)):
-    state, words = model.start(memory), [BOS, *target[0]]
+  for place, label in enumerate(target):
+    state, words = model.start(memory), [BOS, *target]
     for before in range(place):
       state = model.step(memory, state, jnp.array([words[before]]))[1].state
     previous = jnp.array([words[place]])
@@ -130,13 +137,12 @@ def test_a_step_is_computed_with_other_weights_and_from_its_own_past():
     word = model.decoder.word(model.target[...][previous], previous == BOS)
     new = model.decoder.update(state.layers, word, even)
     other = jax.nn.log_softmax(model.decoder.logits(model.decoder.readout(new[-1], word, even)))
-    label = target[0, place]
     change = float(alignment_runs.variation(own, other)[0])
-    np.testing.assert_allclose(found["uniform change"][row], change, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["uniform change"][place], change, rtol=1e-3, atol=2e-6)
     lost = float(own[0, label] - other[0, label])
-    np.testing.assert_allclose(found["uniform loss"][row], lost, rtol=1e-4, atol=1e-6)
-    assert change > 1e-4 and float(found["turned change"][row]) > 1e-4
-    assert 0 < float(found["farthest"][row]) <= np.log(2)
+    np.testing.assert_allclose(found["uniform loss"][place], lost, rtol=1e-3, atol=2e-6)
+    assert change > 1e-4 and found["turned change"][place] > 1e-4
+  assert 0 < max(found["farthest"]) <= np.log(2)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from attn import configs
 from attn.evaluation.intervals import Interval
 from attn.models import ModelConfig
-from attn.models.functional import parameter_count
+from attn.models.functional import init, parameter_count
 from attn.report import results
 from experiments import two_roles, two_roles_recall, two_roles_runs
 from experiments.two_roles_recall import Found, Recall
@@ -163,12 +163,27 @@ def test_profiles_and_sweeps_are_configurations():
     configs.override(two_roles.Config(), overrides)
 
 
+@pytest.mark.parametrize("name", two_roles_runs.MODELS)
+def test_contexts_of_a_model_are_those_of_attend_with_annotations_twice(name):
+  sizes = {"embedding": 3, "units": 2, "alignment": 5, "maxout": 7, "initialisation": "luong"}
+  vocabularies = {"source_vocabulary": 13, "target_vocabulary": 11}
+  config = ModelConfig(**vocabularies, **sizes, **two_roles_runs.MODELS[name])
+  params = jax.tree.map(lambda leaf: 8 * leaf, init(config, jax.random.key(3)))
+  source, target = np.array([[5, 7, 11, 12, 2], [5, 9, 2, 0, 0]]), np.array([[3, 2], [10, 2]])
+  found = two_roles_runs.differences(config, params, source, np.array([5, 3]), target)
+  assert found["model"] < two_roles.TOLERANCE and found["other"] > 1e-2
+
+
 @pytest.mark.slow
-def test_a_smoke_run_leaves_every_file(tmp_path, monkeypatch):
-  monkeypatch.setattr(two_roles.workers, "side_by_side", lambda function, calls: None)
-  smoke = {**two_roles.profiles()["smoke"], "train.data.data_dir": str(tmp_path / "data")}
-  result = two_roles.run(configs.override(two_roles.Config(), smoke), tmp_path / "run")
+def test_recall_is_learned_in_every_arm_and_a_run_leaves_every_file(tmp_path, monkeypatch):
+  monkeypatch.setattr(two_roles.workers, "grid", lambda *given: {"dot": [{"model": 0, "other": 1}]})
+  monkeypatch.setattr(two_roles.catalog, "prepare", lambda *given: None)
+  easy = {"recall.symbols": 4, "recall.pairs": 2, "recall.widths": (12,), "recall.updates": 100,
+          "recall.test": 128}  # fmt: skip
+  result = two_roles.run(configs.override(two_roles.Config(), easy), tmp_path)
   verdicts = {claim.number: claim.verdict for claim in result.claims}
   assert tuple(verdicts) == two_roles.CLAIMS and verdicts["54"] == R
+  losses = {name: metric.mean for name, metric in result.metrics.items() if "loss" in name}
+  assert len(losses) == 3 and max(losses.values()) < np.log(2)
   for path in result.figures:
-    assert (tmp_path / "run" / path).stat().st_size > 1000
+    assert (tmp_path / path).stat().st_size > 1000
