@@ -1,9 +1,12 @@
 """Sweeps on SLURM: what is told from afar here, and all of it on a SLURM of this machine alone."""
 
+import csv
 import json
 import os
 import pathlib
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -380,6 +383,100 @@ def test_a_job_that_is_cancelled_saves_itself_and_does_not_go_on(cluster, tmp_pa
   outcome, told, _ = interrupted(tmp_path, "scancel ID")
   assert outcome.error == "no exit code, SLURM says CANCELLED after: saved"
   assert [what for what, _ in told] == ["started", "ended"]
+
+
+# Trainings on it.
+
+STEPS = 1000  # seconds, so that a run can be disturbed before it has done them
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+  """Words of a sweep over two small trainings, and the folder where this machine has done it."""
+  folder = tmp_path_factory.mktemp("local")
+  rng, lines = random.Random(0), []
+  for _ in range(101):
+    letters = rng.choices("abc", k=rng.randint(2, 5))
+    lines.append(f"{' '.join(letters)}\t{' '.join(letters[::-1])}\n")
+  for name, part in (("train", lines[:83]), ("dev", lines[83:90]), ("test", lines[90:])):
+    (folder / f"{name}.tsv").write_text("".join(part))
+  settings = (
+    "model.units=7", "model.embedding=5", "model.alignment=3", "model.maxout=2", "search.beam=1",
+    f"steps={STEPS}", "log_every=10", "checkpoint_every=200", "data.batch_size=16",
+    "data.bucket_edges=6", f"data.data_dir={folder}/data", f"data.source={folder}/train.tsv",
+    f"data.dev_source={folder}/dev.tsv", f"data.test_source={folder}/test.tsv",
+  )  # fmt: skip
+  recipe = ["--preset=rnnsearch_laptop", "--data=parallel_text", *(f"--set={x}" for x in settings)]
+  assert commands.run(sweep, *recipe, "--seeds=2", "--jobs=2", f"--workdir={folder}/sweep") == 0
+  return recipe, folder / "sweep"
+
+
+def losses(run):
+  """The losses of a run so far, by step."""
+  path = run / "metrics.jsonl"
+  rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+  return {row["step"]: row["loss"] for row in rows if "loss" in row}
+
+
+def table(folder):
+  """What a sweep measured."""
+  with (folder / "sweep.csv").open() as file:
+    return [{k: v for k, v in row.items() if k != "workdir"} for row in csv.DictReader(file)]
+
+
+@pytest.mark.slow
+def test_trainings_killed_and_queued_again_end_as_undisturbed(
+  cluster, local, tmp_path, monkeypatch, capsys
+):
+  recipe, here = local
+  words = [*recipe, "--seeds=2", "--executor=slurm", "--time=10", f"--workdir={tmp_path}"]
+
+  def kill():
+    pid = (tmp_path / "seed=0" / ".holder").read_text().split()[1]  # process PID on HOST
+    os.kill(int(pid), signal.SIGKILL)
+
+  def requeue():
+    told = ["squeue", "--noheader", "--array", "--format=%F"]
+    (array,) = set(subprocess.check_output(told, text=True).split())
+    subprocess.run(["scontrol", "requeue", f"{array}_1"], check=True)
+
+  coming = {"seed=0": kill, "seed=1": requeue}
+
+  def disturbed():
+    for name in [name for name in coming if losses(tmp_path / name)]:
+      coming.pop(name)()
+    return not coming
+
+  command = [sys.executable, "-m", "launch.sweep", *words]
+  options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+  with subprocess.Popen(command, cwd=ROOT, **options) as launcher:
+    wait_for(disturbed)
+    out, err = launcher.communicate(timeout=PATIENCE)
+  assert launcher.returncode == 1, err
+  assert "seed=1 waits to go on" in out
+  assert "failed: seed=0: killed by SIGKILL" in err
+  assert "1 of 2 runs failed; the same command runs only them" in err
+  log = (tmp_path / "logs" / "seed=1.log").read_text()
+  assert log.count("training in") == 2 and log.count("ended by SIGTERM") == 1
+  monkeypatch.chdir(ROOT)
+  assert commands.run(sweep, *words) == 0
+  out = capsys.readouterr().out
+  assert "2 runs in" in out and "1 finished already" in out and "slurm: 1 sent as" in out
+  assert table(tmp_path) == table(here)
+  assert all(losses(tmp_path / name) == losses(here / name) for name in ("seed=0", "seed=1"))
+
+
+@pytest.mark.slow
+def test_processes_that_srun_starts_train_as_one(cluster, local, tmp_path):
+  recipe, here = local
+  words = [*recipe, "--set=steps=30", "--seed=1", f"--workdir={tmp_path}", "--distributed"]
+  command = ["srun", "--ntasks=2", sys.executable, "-m", "launch.train", *words]
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.count(f"{tmp_path}: 30 steps") == 1  # the first process alone says so
+  found, expected = losses(tmp_path), losses(here / "seed=1")
+  assert list(found) == [10, 20, 30]
+  assert found == pytest.approx({step: expected[step] for step in found}, rel=1e-5)
 
 
 def listening(pid):
