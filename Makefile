@@ -6,8 +6,10 @@ PROFILE ?= default
 VENV_PYTHON := .venv/bin/python
 # Without it some initialisers take seconds at random: OpenBLAS's threads fight over busy cores.
 export OPENBLAS_NUM_THREADS = 1
-# Two at a time on two cores, a file by one worker, so that what a file trains once is trained once.
-PYTEST := $(VENV_PYTHON) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile
+# Two at a time on two cores, a file by one worker, so that what a file trains once is trained once;
+# files in the order of tests/conftest.py.
+PYTEST := $(VENV_PYTHON) -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadfile \
+  --no-loadscope-reorder
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help

@@ -1,5 +1,6 @@
 """What all tests share: settings that must be there before numpy and jax are loaded."""
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -36,6 +37,16 @@ os.environ["MPLBACKEND"] = "agg"
 # A first call compiles, which no deadline allows for. CI tries the same examples every time.
 hypothesis.settings.register_profile("attn", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("attn")
+
+
+def pytest_collection_modifyitems(items):
+  """Puts files of many slow tests first where several processes share the files.
+
+  Left to the end, such a file keeps one process busy while the others have nothing to do.
+  """
+  if "PYTEST_XDIST_WORKER" in os.environ:
+    slow = collections.Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="module", autouse=True)
