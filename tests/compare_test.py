@@ -241,7 +241,13 @@ def test_the_command_writes_a_page_a_table_and_figures(sweep, capsys):
   assert "overrides: --set=model.units=30" in told
   page = Sources((sweep / "out/index.html").read_text(encoding="utf-8"))
   assert page.loaded and all(value.startswith("data:image/svg") for value in page.loaded)
-  for text in ("dev.word_error_rate minimised: 0.25", "2 (1 missing)", "u30s2", "u5s1"):
+  for text in (
+    "dev.word_error_rate minimised: 0.25",
+    "2 (1 missing)",
+    "u30s2",
+    "u5s1",
+    "python -m launch.compare",
+  ):
     assert text in page.text
   with (sweep / "out/table.csv").open() as file:
     rows = list(csv.DictReader(file))
