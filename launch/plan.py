@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Setting = dict[str, str]
 
 _NAME_LENGTH = 100
-_SPLIT = "dev"  # decoded by the runs of a sweep over a recipe
+SPLIT = "dev"  # decoded by the runs of a sweep over a recipe
 _BOARDS = ("tensorboard", "wandb")
 
 
@@ -100,7 +100,7 @@ def _training(values: absl_flags.FlagValues, kind: str) -> Target:
     if name in values and values[name].value:
       raise flags.UserError(f"--{name} belongs to --experiment, not to --preset")
   base = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
-  command = [f"--preset={values.preset}", f"--data={base.data.name}", f"--evaluate={_SPLIT}"]
+  command = [f"--preset={values.preset}", f"--data={base.data.name}", f"--evaluate={SPLIT}"]
   command += [f"--{name}" for name in _BOARDS if values[name].value]
   data = base.data.name.replace("/", "_")
   return Target(
@@ -131,7 +131,7 @@ def _experiment_metrics(run: Run, found: "reading.Run | None") -> dict[str, floa
 
 
 def _training_metrics(run: Run, found: "reading.Run | None") -> dict[str, float | None] | None:
-  start = f"{_SPLIT}."
+  start = f"{SPLIT}."
   metrics = found.metrics if found else {}
   scores = {name: one.mean for name, one in metrics.items() if name.startswith(start)}
   return {name.removeprefix(start): mean for name, mean in scores.items()} or None

@@ -26,12 +26,15 @@ import pathlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags as absl_flags
 
 from experiments import sweeps
 from launch import executors, flags, plan, resolve, sweep, watch
+
+if TYPE_CHECKING:
+  from attn.report.comparison import Direction
 
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "preset", "data", "config", "set", "seed", "workdir", "draw",
@@ -166,7 +169,11 @@ class Search:
           run = plan.run_of(self._target, self._setting(trial.params))
           runs[run.name] = run
     folder = self._target.workdir
-    sweep.show(folder, table.record(folder, list(runs.values())))
+    found = table.record(folder, list(runs.values()))
+    names = (self._metric, f"{plan.SPLIT}.{self._metric}")  # the latter of a recipe's runs
+    shown = [name for name in names if any(name in run.metrics for run in found)]
+    direction: Direction = "max" if self._best is max else "min"
+    sweep.show(folder, found, shown, direction if shown else None)
     print(self._best_text())
     sweep.tell_failures(self._failed)
     return 1 if self._faults or self._best_of() is None else 0

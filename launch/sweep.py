@@ -38,6 +38,7 @@ from launch import executors, flags, plan, resolve, slurm, watch
 
 if TYPE_CHECKING:
   from attn.report import runs as reading
+  from attn.report.comparison import Direction
 
 FLAGS = flags.define(
   "experiment", "profile", "smoke", "preset", "data", "config", "set", "seed", "workdir", "draw",
@@ -117,13 +118,20 @@ def execute(
     return executors.local(jobs, most or 1, watcher)
 
 
-def show(folder: pathlib.Path, found: "Sequence[reading.Run]") -> None:
-  """Prints the table of results, and where more of them is."""
+def show(
+  folder: pathlib.Path,
+  found: "Sequence[reading.Run]",
+  metrics: Sequence[str] = (),
+  direction: "Direction | None" = None,
+) -> None:
+  """Prints the table of results, as `table.show_runs`, and where more of them is."""
   from launch import table
 
-  table.show_runs(found)
+  table.show_runs(found, metrics, direction)
   print(f"a row a run: {folder / 'sweep.csv'}, {folder / 'sweep.jsonl'}")
-  print(f"page and figures: python -m launch.compare --workdir={shlex.quote(str(folder))}")
+  words = [f"--workdir={folder}", *(f"--metric={name}" for name in metrics)]
+  words += [f"--best={direction}"] if direction else []
+  print(f"page and figures: python -m launch.compare {shlex.join(words)}")
 
 
 def tell_end(count: int, failed: Sequence[executors.Outcome]) -> int:

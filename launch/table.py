@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-  from attn.report.comparison import Comparison, Row
+  from attn.report.comparison import Comparison, Direction, Row
   from attn.report.runs import Run
   from launch import plan
 
@@ -57,12 +57,20 @@ def record(folder: pathlib.Path, planned: "Sequence[plan.Run]") -> "list[Run]":
   return found
 
 
-def show_runs(runs: "Sequence[Run]") -> None:
-  """Prints the table of the main metric by all that varies, or why there is none yet."""
+def show_runs(
+  runs: "Sequence[Run]", metrics: Sequence[str] = (), direction: "Direction | None" = None
+) -> None:
+  """Prints the table of metrics by all that varies, or why there is none yet.
+
+  Args:
+    runs: what to compare.
+    metrics: their names; by default the main one.
+    direction: whether small or large is good; by default what the first metric's name says.
+  """
   from attn.report import comparison, results
 
   try:
-    show(comparison.compare(runs))
+    show(comparison.compare(runs, metrics, direction=direction))
   except results.ResultError as error:
     print(error)
 

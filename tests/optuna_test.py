@@ -237,5 +237,7 @@ def test_the_command(optuna, checkout):  # noqa: F811
   sizes = [row["metrics"]["size"] for row in rows]
   assert sizes == [float(row["setting"]["hidden"]) for row in rows] and len(sizes) == 4
   assert f"best size {min(sizes):.6g}: hidden={min(sizes):.0f}\n" in out
+  assert "best: size minimised: " in out  # its name does not tell which way is better
+  assert f"launch.compare --workdir={folder.relative_to(checkout)} --metric=size --best=min" in out
   told = complaint(checkout, "search", *words, "--trials=4", "--set=lr=2")
   assert "results/tiny/search holds a run of another configuration (base.lr: 0.1 -> 2.0)" in told
