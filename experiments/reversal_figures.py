@@ -28,9 +28,10 @@ def loss(runs: Runs, edges: Sequence[int]) -> Figure:
         series += 1
     figures.axes_text(left, x="fifth of the target", y="loss [nats]", title=f"{name}, by place")
     figures.axes_text(right, x="symbols of the source", y="loss [nats]", title="by length")
+    highest = max(axes.get_ylim()[1] for axes in (left, right))
     for axes, ticks in ((left, places), (right, labels)):
       axes.set_xticks(range(len(ticks)), ticks)
-      axes.set_ylim(bottom=0)
+      axes.set_ylim(0, highest)
   figures.legend(panels[0])
   return figure
 
@@ -85,10 +86,9 @@ def _gradient_message(runs: Runs) -> str:
       ends = np.mean([getattr(one, time).end for one in measured], axis=0)
       last, first = (ends[-1], ends[0]) if way == FORWARD else (ends[0], ends[-1])
       ratios.append(10 ** (last - first))
-    told.append(f"{min(ratios):.1f} to {max(ratios):.1f} times {time} training")
+    told.append(f"{min(ratios):.2g} to {max(ratios):.2g} times as much {time} training")
   return (
-    f"The end state's gradient to the word read last is that to the word read first"
-    f" {' and '.join(told)} ({name})"
+    f"The end state heeds the word read last {' and '.join(told)} as the word read first ({name})"
   )
 
 
@@ -113,6 +113,7 @@ def lag(waits: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) -> Fig
       axes, sizes, by_size["mean"], by_size["least"], by_size["largest"],
       label=f"read {way}: mean, band from least to largest", series=series,
     )  # fmt: skip
+  axes.set_xticks(sizes[:: max(1, len(sizes) // 10)])
   figures.axes_text(axes, x="mean lag forward, the length of a monotone pair", y="lag [steps]")
   figures.legend(axes)
   return figure

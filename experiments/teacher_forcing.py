@@ -14,8 +14,11 @@ Time: on two cores, by CPU time on a busy machine: default about 70 seconds (6 r
 compiling 2 models x 25 s, / 2), smoke about 25 (6 runs of 4 updates, nearly all of it compiling),
 full 8 minutes (20 runs x 45 s and 4 models x 25 s, / 2); full has not been run yet. A killed run
 goes on where it was.
-Expect: a tenth to a quarter of a decoder's products wait for the step before along a known target,
-nearly all where words are chosen; a model that reads its own words after an error makes more.
+Expect: along a known target a tenth (Luong) to a third (RNNsearch) of a decoder's products wait for
+the step before, where words are chosen 99% or more. Trained on the truth alone, the loss of 0.49
+nats is 1.3 when a model reads its own words, and right after an error it is wrong twice as often as
+it would be on the truth. Half of its own words in training halve that growth of the loss; greedy
+outputs are no better for it.
 
 Rules, stated before the run.
   6 `at_once`: a word that moves logits up to its own place by more than `EXACT`, or none after it
@@ -30,6 +33,7 @@ with its intervals over seeds.
 
 import dataclasses
 import functools
+import math
 import operator
 import os
 import pathlib
@@ -66,7 +70,8 @@ _TRAIN = TrainConfig(
     biases=True,
     initialisation="glorot",
   ),
-  data=DataConfig(name="g2p", batch_size=64, bucket_edges=(16,)),
+  # More pairs than the updates see would only take time to read.
+  data=DataConfig(name="g2p", batch_size=64, bucket_edges=(16,), limit=40_000),
   optimizer=OptimizerConfig(learning_rate=5e-3, warmup=50),
   steps=400,
   validate_every=None,
@@ -132,7 +137,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     "train.model.units": 16, "train.model.embedding": 8, "train.model.alignment": 8,
     "train.model.maxout": 8, "test": 64, "places": 3, "words": 5,
   }  # fmt: skip
-  full = {"train.steps": 1000, "shares": (0.0, 0.25, 0.5, 1.0), "seeds": 5, "test": None}
+  full = {"train.steps": 800, "shares": (0.0, 0.25, 0.5, 1.0), "seeds": 5, "test": 3000}
   return {"smoke": smoke, "default": {}, "full": full}
 
 
@@ -143,7 +148,7 @@ def sweep_quick() -> list[dict[str, Any]]:
 
 def sweep_paper() -> list[dict[str, Any]]:
   """Whether the mismatch closes as training goes on."""
-  return [{**profiles()["full"], "train.steps": steps} for steps in (500, 1000, 2000, 4000)]
+  return [{**profiles()["full"], "train.steps": steps} for steps in (400, 800, 1600, 3200)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +256,7 @@ def judge(
   waiting = "; ".join(
     f"{name} {one.forced.waiting:.0f}% in {one.forced.steps} steps" for name, one in found.items()
   )
-  chosen = min(one.generated.waiting for one in found.values())
+  chosen = math.floor(min(one.generated.waiting for one in found.values()))
   most = max(found, key=lambda name: found[name].forced.waiting)
   least = min(found, key=lambda name: found[name].forced.waiting)
   truth = runs[0.0]
@@ -259,7 +264,7 @@ def judge(
   return claims.judge(
     "6",
     measured=f"multiply-adds of the decoder that wait for the step before, along a known target of"
-    f" {words} words: {waiting}; where words are chosen: {chosen:.0f}% or more. A word moves logits"
+    f" {words} words: {waiting}; where words are chosen: {chosen}% or more. A word moves logits"
     f" up to its place by {max(one.before for one in found.values()):.1g} at most. Greedy outputs"
     f" along themselves: {gap:.1g} nats apart at most. Fed its own words, a model trained on the"
     f" truth loses {_told(grows, 'nats')} a symbol more, and is wrong {_told(more, 'points')} more"

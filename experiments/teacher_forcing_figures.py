@@ -1,5 +1,6 @@
 """The figures of `experiments.teacher_forcing`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,11 +60,11 @@ def exposure(runs: Mapping[float, Sequence[Measured]]) -> Figure:
 def waiting(found: Mapping[str, Any], words: int) -> Figure:
   """Share of the products that wait for the step before, along a known target and generated."""
   order = sorted(found, key=lambda name: found[name].forced.waiting)
-  chosen = min(one.generated.waiting for one in found.values())
+  chosen = math.floor(min(one.generated.waiting for one in found.values()))
   figure, (axes,) = figures.new(
     f"Along a known target {found[order[0]].forced.waiting:.0f}% ({order[0]}) to"
     f" {found[order[-1]].forced.waiting:.0f}% ({order[-1]}) of the products wait for the step"
-    f" before; where words are chosen, {chosen:.0f}% or more",
+    f" before; where words are chosen, {chosen}% or more",
     size=(8.0, 4.6),
   )
   figures.bars(
@@ -76,7 +77,8 @@ def waiting(found: Mapping[str, Any], words: int) -> Figure:
     form="{:.0f}",
   )
   figures.axes_text(axes, x=f"model, target of {words} words", y="multiply-adds that wait [%]")
-  axes.set_ylim(0, 125)
+  axes.set_ylim(0, 120)
+  axes.set_yticks(range(0, 101, 20))
   figures.legend(axes, loc="upper left", ncols=2)
   return figure
 

@@ -1,6 +1,7 @@
 """Counts of known programs, errors after a first one, and a rule that can fail."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,10 @@ import numpy as np
 import pytest
 
 from attn import configs
+from attn.data import corpora
+from attn.models import init
 from attn.report import results
+from attn.training import Trained
 from experiments import teacher_forcing, teacher_forcing_programs, teacher_forcing_runs
 from experiments.teacher_forcing import Found
 from experiments.teacher_forcing_programs import FED, FIXED, KINDS, LUONG, SEARCH, Program
@@ -137,19 +141,31 @@ def test_profiles_and_sweeps_are_configurations():
 
 @pytest.mark.slow
 def test_a_tiny_run_leaves_every_file(tmp_path, monkeypatch):
-  monkeypatch.setattr(teacher_forcing.workers, "side_by_side", lambda function, calls: None)
+  """One model is measured, untrained, in place of every run."""
+
+  def grid(cells, seeds, folder, measure):
+    (config,) = cells.values()
+    vocabularies = corpora.vocabularies(config.data, corpora.load(config.data, "train"))
+    sizes = dict(zip(("source", "target"), map(len, vocabularies), strict=True))
+    config = configs.override(config, {f"model.{k}_vocabulary": n for k, n in sizes.items()})
+    trained = Trained(init(config.model, jax.random.key(3)), config, *vocabularies, step=0)
+    found = json.loads(results.to_json(measure(trained, "one")))
+    return {cell: [found] * len(seeds) for cell in cells}
+
+  monkeypatch.setattr(teacher_forcing.workers, "grid", grid)
+  monkeypatch.setattr(teacher_forcing, "KINDS", {LUONG: KINDS[LUONG]})
   tiny = {
     **teacher_forcing.profiles()["smoke"],
     "train.data.data_dir": str(tmp_path / "data"),
     "train.data.name": "copy",  # g2p wants a network
-    "train.data.bucket_edges": (22,),
+    "train.data.bucket_edges": (13,),
     "train.model.score": "none",
     "shares": (0.0,),
   }
-  monkeypatch.setattr(teacher_forcing, "KINDS", {LUONG: KINDS[LUONG]})
   result = teacher_forcing.run(configs.override(teacher_forcing.Config(), tiny), tmp_path / "run")
-  assert [claim.verdict for claim in result.claims] == [Q]
+  assert [claim.verdict for claim in result.claims] == [Q]  # it asks for no training
   assert len(result.figures) == 3
   for path in result.figures:
     assert (tmp_path / "run" / path).stat().st_size > 1000
-  assert len(list((tmp_path / "run" / "checkpoints").glob("*/seed-*/measured.json"))) == 3
+  loss = result.metrics["loss fed 0% of its own, trained on 0% of its own"].mean
+  assert 2 < loss < 4  # 24 symbols, untrained: ln 24
