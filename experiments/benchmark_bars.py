@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from experiments.score_scale import spread
+from experiments.score_scale_draws import spread
 
 Verdict = Literal["reached", "missed", "not resolved", "not measured", "other sizes"]
 

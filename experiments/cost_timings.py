@@ -15,7 +15,7 @@ from attn import models
 from attn.models import ModelConfig
 from experiments.benchmark_bars import Ratio, ratio
 from experiments.cost_counts import bound
-from experiments.score_scale import Spread, spread
+from experiments.score_scale_draws import Spread, spread
 
 FIXED, ATTENTION, EACH_STEP = "fixed vector", "attention", "attention, U_a h_j at every step"
 AT_ONCE, ONE_BY_ONE = "all queries at once", "one query after the other"

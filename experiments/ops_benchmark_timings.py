@@ -8,7 +8,7 @@ import numpy as np
 from experiments.benchmark_bars import Ratio, ratio
 from experiments.benchmark_workers import Worker
 from experiments.ops_benchmark_programs import ATTN, PASSES, WRITE, Arrays, Case
-from experiments.score_scale import Spread, spread
+from experiments.score_scale_draws import Spread, spread
 
 CLOSE = 1e-3  # largest difference between two contenders, over the largest number of that array
 

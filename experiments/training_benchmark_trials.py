@@ -10,7 +10,7 @@ from attn.training.progress import Progress
 from experiments import benchmark_workers as workers
 from experiments.benchmark_bars import Ratio, ratio
 from experiments.benchmark_workers import Work
-from experiments.score_scale import Spread, spread
+from experiments.score_scale_draws import Spread, spread
 from experiments.training_benchmark_work import ATTN, JOEYNMT, OPENNMT, Sizes, Told
 
 PEERS = pathlib.Path(__file__).parents[1] / ".peers"  # where `make peers` puts them
