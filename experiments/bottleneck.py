@@ -6,28 +6,46 @@ directions, fed at every step (RNNencdec, with RNNsearch's encoder in place of a
 that nothing but attention differs). Both see the same batches in the same order for the same
 number of updates. `g2p` is real: English spelling to sound, the whole of CMUdict or as much of it
 as the profile's updates reach. `reverse` is generated: letters to be said backwards, with the
-alignment known. Lengths lie inside the training range.
+alignment known. Lengths lie inside the training range. On `reverse` both are also trained with a
+vocabulary that lacks some letters, which become unknown words.
 
 Errors by length are symbol errors (edits to the nearest reference over its symbols), because a
 whole word's chance of being wrong grows with its length even if each symbol's does not.
 
+Besides: how many words an untrained vector holds (`bottleneck_capacity`), and what it is worth to
+know the question before a list is read into one state (`bottleneck_recall`).
+
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, a model a process: default 6 to 9 minutes by estimate (12 runs x 55 to 85 s /
-2), smoke 15 to 25 seconds (8 runs of 12 updates, most of it compiling), full 2.5 hours by estimate
-(20 runs x 15 min / 2). The last has not been run yet. A killed run goes on where it was.
-Expect: on `reverse` the fixed vector gets half of the symbols wrong beyond 15 letters, attention
-none; on g2p both do alike up to 5 letters, and from 12 on it makes 2.5 times as many errors.
+Time: on two cores, a model a process, by CPU time on a busy machine: default 3 to 4 minutes (6 runs
+x 15 s and 12 runs x 20 s, / 2, compiling 30 s, recall 30 s, untrained vectors 10 s), smoke 15 to 25
+seconds (8 runs of 12 updates, most of it compiling), full 2.5 hours by estimate (20 runs x 15 min
+/ 2), of which 6 minutes are for all that is small. The last has not been run yet. A killed run goes
+on where it was.
+Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
+none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors. 8000
+untrained components hold 50 words out of 20,000, also as bits; 250 hold 2 of them. Unknown letters
+hurt both models.
 
 Rules, stated before the run. Intervals are over seeds, paired where two models are compared, and
-hold on all data sets together with 95%. The trained claims are not resolved unless attention makes
-fewer than LEARNED % symbol errors on each data set: models that have not learned tell nothing.
+hold on all data sets together with 95%. The claims on trained models are not resolved unless
+attention makes fewer than LEARNED % symbol errors on each data set: models that have not learned
+tell nothing.
+  16 `enough`: words of a sentence read right from an untrained vector. At the largest width, with
+    reals and with one bit a component, at least HELD %, else contradicted (wholly below) or not
+    resolved. Reproduced if a smaller width, whose reals have more bits than the sentence takes,
+    holds less than LOST %: the bits suffice and reading fails. Else qualified.
+  17 `on_all`: values named right, asked before less asked after, by width of the state. Above 0 at
+    every width: reproduced; below at every one: contradicted; above at some: qualified; else, or
+    unless the widest state names LEARNED % right when asked before, not resolved.
   23 `falls`: the fixed vector makes fewer than WELL % symbol errors on the shortest sources, and
-    its error rises from them to the longest ones. A rise below 0 on some data set: contradicted;
-    both on every one: qualified, as the claim's other half, unknown words, is not measured here;
-    else not resolved.
+    its error rises from them to the longest ones, and from sources of one middling length without
+    unknown letters to those with the largest share of them. A rise below 0: contradicted. All of
+    it: reproduced. All but unknown letters, which smoke leaves out: qualified. Else not resolved.
   25 `falls_more`: that rise, and how much it exceeds the rise with attention. A rise below 0 on
     some data set: contradicted. Rise and excess above 0 on every one: reproduced. The rise alone:
     qualified, since longer words may be harder for any model. Else not resolved.
+  26 `stays`: the rise with attention is at most STILL points on every data set: reproduced; more on
+    every one: contradicted; at most so much on some: qualified; else not resolved.
   42 `same_context`: the contexts of the fixed-vector model differ between steps by exactly nothing
     and those of attention do: qualified, as it holds where the vector is fed at each step; a vector
     that is only an initial state (Sutskever 2014) is no context. Else contradicted. This checks the
@@ -49,41 +67,47 @@ from attn import configs
 from attn.data import catalog
 from attn.data.config import DataConfig
 from attn.decoding.config import SearchConfig
-from attn.evaluation.intervals import Interval, mean_interval, paired_interval
+from attn.evaluation.intervals import mean_interval, paired_interval
 from attn.models import ModelConfig
 from attn.report import recorder, results
-from attn.report.results import Claim, Metric, Verdict
+from attn.report.results import Metric
 from attn.training import OptimizerConfig, TrainConfig
+from experiments import bottleneck_capacity, bottleneck_recall, workers
 from experiments import bottleneck_figures as drawn
-from experiments import claims, workers
+from experiments.bottleneck_capacity import Capacity
+from experiments.bottleneck_claims import Evidence, judge, overall
+from experiments.bottleneck_recall import Recall
 from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured, measure
 
-CLAIMS = ("23", "25", "42", "73")
+CLAIMS = ("16", "17", "23", "25", "26", "42", "73")
 
-LEARNED = 50.0
-WELL = 25.0
+UNKNOWN, BEYOND = "unknown", "beyond"
 
 # One size of vocabulary and one set of buckets for both data sets, so that the programs compiled
 # for one serve the other; rows beyond a data set's symbols stay unused.
 _MODEL = ModelConfig(
   source_vocabulary=64,
   target_vocabulary=64,
-  embedding=64,
-  units=128,
+  embedding=32,
+  units=64,
   alignment=64,
   maxout=64,
   biases=True,
   initialisation="glorot",
 )
-_DATA = DataConfig(batch_size=128, bucket_edges=(10, 22, 36))
+_DATA = DataConfig(batch_size=64, bucket_edges=(10, 22))
 _TRAIN = TrainConfig(
   model=_MODEL,
   data=_DATA,
-  optimizer=OptimizerConfig(learning_rate=3e-3, warmup=100),
+  optimizer=OptimizerConfig(learning_rate=5e-3, warmup=50),
   search=SearchConfig(beam=1),
   validate_every=None,
   checkpoint_every=500,
 )
+
+
+_LETTERS, _LONGEST = 20, 20  # of `reverse`: different ones, and in a source
+_RESERVED = 4  # ids of a vocabulary that are no letters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,38 +117,60 @@ class Config:
   Attributes:
     g2p: the run with attention on g2p; the fixed vector's differs in `model.score` alone.
     reverse: the same on `reverse`.
+    small: the same on `reverse` for all that follows.
     seed: the first seed.
     seeds: how many, counting up from it; at least 2, for an interval.
     test: test sources decoded a run; None takes all.
     g2p_edges: longest sources, in letters, of the groups of g2p.
     reverse_edges: longest sources, in letters, of the groups of `reverse`.
+    known: letters of `reverse`, of 20, that a vocabulary has, to see unknown ones; None skips it.
+    widths: units of the sweep over the vector's width, `small` otherwise.
+    beyond: longest sources, in letters, that a model is trained on to see it on longer ones; None
+      skips it.
+    capacity: what is put into untrained vectors.
+    recall: the task of recall.
   """
 
   g2p: TrainConfig = dataclasses.replace(
     _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=800
   )
   reverse: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=500
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=600
+  )
+  small: TrainConfig = dataclasses.replace(
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=400
   )
   seed: int = 0
   seeds: int = 3
-  test: int | None = None
+  test: int | None = 2000
   g2p_edges: tuple[int, ...] = (5, 7, 9, 11)
   reverse_edges: tuple[int, ...] = (5, 10, 15)
+  known: int | None = 17
+  widths: tuple[int, ...] = ()
+  beyond: int | None = None
+  capacity: Capacity = Capacity()
+  recall: Recall = Recall()
 
   def __post_init__(self) -> None:
-    """Refuses a single seed: a verdict never rests on one."""
+    """Refuses a single seed, as a verdict never rests on one, and what it sets itself."""
     if self.seeds < 2:
       raise configs.ConfigError(f"seeds is {self.seeds}: an interval needs at least 2")
     if self.test is not None and self.test < 1:
       raise configs.ConfigError(f"test is {self.test}: at least one source has to be decoded")
-    for name, (train, edges) in self.data.items():
-      # What the experiment sets itself: another value would be overwritten, or mislabelled.
-      for path, own in (("data.name", name), ("model.score", "additive"), ("seed", 0)):
+    for name, train in (("g2p", self.g2p), ("reverse", self.reverse), ("small", self.small)):
+      # Another value would be overwritten, or mislabelled.
+      data = "g2p" if name == "g2p" else "reverse"
+      wanted = {"data.name": data, "model.score": "additive", "seed": 0, "data.source_size": None}
+      for path, own in wanted.items():
         if (asked := operator.attrgetter(path)(train)) != own:
           raise configs.ConfigError(f"{name}.{path} is {asked!r}: it is {own!r} in this experiment")
+    for name, (_, edges) in self.data.items():
       if list(edges) != sorted(set(edges)) or not edges:
         raise configs.ConfigError(f"{name}_edges is {edges}: it must be rising lengths")
+    if self.known is not None and not 1 <= self.known < _LETTERS:
+      raise configs.ConfigError(f"known is {self.known}: `reverse` has {_LETTERS} letters")
+    if self.beyond is not None and not 2 <= self.beyond < _LONGEST:
+      raise configs.ConfigError(f"beyond is {self.beyond}: `reverse` has 2 to {_LONGEST} letters")
 
   @property
   def all_seeds(self) -> range:
@@ -135,6 +181,26 @@ class Config:
   def data(self) -> dict[str, tuple[TrainConfig, tuple[int, ...]]]:
     """By name: the run with attention, and the edges of its groups by length."""
     return {"g2p": (self.g2p, self.g2p_edges), "reverse": (self.reverse, self.reverse_edges)}
+
+  @property
+  def cells(self) -> dict[str, tuple[TrainConfig, tuple[int, ...]]]:
+    """All that is trained, with and without attention: a name, the run, edges by length."""
+    cells = dict(self.data)
+    if self.known is not None:
+      sized = configs.override(self.small, {"data.source_size": _RESERVED + self.known})
+      cells[UNKNOWN] = (sized, self.reverse_edges)
+    for units in self.widths:
+      sized = configs.override(self.small, {"model.units": units})
+      cells[_width(units)] = (sized, self.reverse_edges)
+    if self.beyond is not None:
+      # Training leaves out what is longer than the last edge, EOS counted.
+      short = configs.override(self.small, {"data.bucket_edges": (self.beyond + 1,)})
+      cells[BEYOND] = (short, (self.beyond, (self.beyond + _LONGEST) // 2))
+    return cells
+
+
+def _width(units: int) -> str:
+  return f"units-{units}"
 
 
 def profiles() -> dict[str, dict[str, Any]]:
@@ -149,13 +215,17 @@ def profiles() -> dict[str, dict[str, Any]]:
       steps=12, data__limit=1000, data__batch_size=32, data__bucket_edges=(36,), model__units=16,
       model__embedding=8, model__alignment=8, model__maxout=8,
     ),
-    "seeds": 2,
-    "test": 64,
+    "seeds": 2, "test": 64, "known": None,
+    "capacity.widths": (250, 8000), "capacity.vocabulary": 2000, "capacity.sentences": 3,
+    "recall.widths": (4, 16), "recall.steps": 100, "recall.pairs": 4,
   }  # fmt: skip
   full = {
     **both(model__units=256, model__embedding=128, model__alignment=128, model__maxout=128,
-           model__dropout=0.2, search__beam=5),
-    "g2p.steps": 9000, "reverse.steps": 3000, "seeds": 5,
+           model__dropout=0.2, data__batch_size=128, optimizer__learning_rate=3e-3,
+           optimizer__warmup=100, search__beam=5),
+    "g2p.steps": 9000, "reverse.steps": 3000, "small.steps": 600, "seeds": 5, "test": None,
+    "widths": (16, 32, 128), "beyond": 12, "capacity.sentences": 20,
+    "recall.steps": 2000, "recall.seeds": 5,
   }  # fmt: skip
   return {"smoke": smoke, "default": {}, "full": full}
 
@@ -168,42 +238,11 @@ def sweep_quick() -> list[dict[str, Any]]:
   ]
 
 
-def same_context(fixed: float, attention: float) -> Verdict:
-  """Whether contexts are one vector for all steps exactly where there is no attention.
-
-  Args:
-    fixed: largest difference between contexts of one target, fixed vector.
-    attention: the same with attention.
-  """
-  return results.QUALIFIED if fixed == 0.0 < attention else results.CONTRADICTED
-
-
-def falls(short: Sequence[float], rises: Sequence[Interval], *, learned: bool) -> Verdict:
-  """Whether few errors on short sources grow with length; an error and a rise a data set."""
-  if not learned:
-    return results.NOT_RESOLVED
-  if any(rise.high < 0 for rise in rises):
-    return results.CONTRADICTED
-  shown = all(rise.low > 0 for rise in rises) and all(error < WELL for error in short)
-  return results.QUALIFIED if shown else results.NOT_RESOLVED
-
-
-def falls_more(
-  rises: Sequence[Interval], excesses: Sequence[Interval], *, learned: bool
-) -> Verdict:
-  """Whether errors rise with length, and by more than with attention; intervals a data set."""
-  if not learned:
-    return results.NOT_RESOLVED
-  if any(rise.high < 0 for rise in rises):
-    return results.CONTRADICTED
-  if not all(rise.low > 0 for rise in rises):
-    return results.NOT_RESOLVED
-  return results.REPRODUCED if all(e.low > 0 for e in excesses) else results.QUALIFIED
-
-
-def on_all(differences: Sequence[Interval], *, learned: bool) -> Verdict:
-  """Whether a difference is above 0; an interval a data set."""
-  return claims.above(differences) if learned else results.NOT_RESOLVED
+def sweep_paper() -> list[dict[str, Any]]:
+  """The same at the size of the default profile and above, to the 1000 units of the papers."""
+  return [
+    {"g2p.model.units": units, "reverse.model.units": units} for units in (64, 128, 256, 512, 1000)
+  ]
 
 
 def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
@@ -220,24 +259,32 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   # A process a model: each compiles its programs once for all seeds and both data sets.
   workers.side_by_side(measure_all, [(config, arm, folder) for arm in ARMS])
   by_arm = {arm: measure_all(config, arm, folder) for arm in ARMS}
-  measured = {name: {arm: by_arm[arm][name] for arm in ARMS} for name in config.data}
-  for name, arms in measured.items():
+  trained = {name: {arm: by_arm[arm][name] for arm in ARMS} for name in config.cells}
+  for name, arms in trained.items():
     for arm, runs in arms.items():
       for seed, one in zip(config.all_seeds, runs, strict=True):
         record.log(data=name, arm=arm, seed=seed, symbol_errors=one.symbol_errors)
-  judged = judge(measured)
-  record.figure("length", drawn.by_length(measured), caption=_caption(measured, config))
-  record.figure("attention", drawn.attention(measured), caption=(
-    "Attention of the first seed along the reference of a test source: a row a target symbol, a"
-    " column a source symbol. Each row sums to 1 less what falls on the end of the source."
-  ))  # fmt: skip
-  return record.finish(metrics=_metrics(measured), claims=judged)
+  found = Evidence(
+    measured={name: trained[name] for name in config.data},
+    unknown=trained.get(UNKNOWN),
+    beyond=trained.get(BEYOND),
+    widths={units: trained[_width(units)] for units in config.widths},
+    capacity=config.capacity,
+    held=bottleneck_capacity.measure(config.capacity, config.seed, record.log),
+    recall=config.recall,
+    recalled=bottleneck_recall.train_all(config.recall, config.seed, record.log),
+  )
+  _draw(record, config, found)
+  metrics = {
+    **_metrics(found.measured), **_sweeps(config, found), **_other(found)
+  }  # fmt: skip
+  return record.finish(metrics=metrics, claims=judge(found))
 
 
 def measure_all(config: Config, arm: str, folder: pathlib.Path) -> dict[str, list[Measured]]:
-  """All runs of one model by data set, a run a seed; those that are finished are read back."""
+  """All runs of one model by cell, a run a seed; those that are finished are read back."""
   measured: dict[str, list[Measured]] = {}
-  for name, (train, edges) in config.data.items():
+  for name, (train, edges) in config.cells.items():
     measured[name] = []
     for seed in config.all_seeds:
       run = folder / f"{name}-{arm.replace(' ', '-')}-{seed}"
@@ -245,95 +292,33 @@ def measure_all(config: Config, arm: str, folder: pathlib.Path) -> dict[str, lis
   return measured
 
 
-def overall(runs: Sequence[Measured]) -> list[float]:
-  """Symbol errors of each run, %."""
-  return [one.symbol_errors for one in runs]
-
-
-def rises(runs: Sequence[Measured]) -> list[float]:
-  """How much the symbol error of the longest group exceeds that of the shortest, points."""
-  return [one.groups[-1].symbol_errors - one.groups[0].symbol_errors for one in runs]
-
-
-def judge(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> list[Claim]:
-  """The claims, by the rules of this module's docstring."""
-  level = 1 - 0.05 / len(measured)  # Bonferroni's: 95% for all data sets together.
-  rise = {name: mean_interval(rises(arms[FIXED]), level) for name, arms in measured.items()}
-  excess, cost, kept = (
-    {name: paired_interval(of(arms[a]), of(arms[b]), level) for name, arms in measured.items()}
-    for of, a, b in (
-      (rises, FIXED, ATTENTION),
-      (overall, FIXED, ATTENTION),
-      (lambda runs: [one.kept for one in runs], ATTENTION, FIXED),
-    )
-  )
-  short = [
-    mean_interval([one.groups[0].symbol_errors for one in arms[FIXED]]).mean
-    for arms in measured.values()
-  ]
-  worst = max(mean_interval(overall(arms[ATTENTION])).mean for arms in measured.values())
-  learned = worst < LEARNED
-  change = {
-    arm: max(one.context_change for arms in measured.values() for one in arms[arm]) for arm in ARMS
-  }
-  return [
-    claims.judge(
-      "23",
-      measured=f"symbol errors of the fixed vector: {max(short):.1f}% or less on the shortest"
-      f" sources; on the longest more by {_points(rise)}",
-      interval=_least(rise),
-      verdict=falls(short, list(rise.values()), learned=learned),
-      why=f"Length only (wants under {WELL:.0f}% on short sources, and a rise): how unknown words"
-      f" hurt is not measured here. The interval is that of the smaller rise.{_untrained(learned)}",
-    ),
-    claims.judge(
-      "25",
-      measured=f"symbol errors rise from the shortest to the longest sources by {_points(rise)};"
-      f" that exceeds the rise with attention by {_points(excess)}",
-      interval=_least(excess),
-      verdict=falls_more(list(rise.values()), list(excess.values()), learned=learned),
-      why=_where("The rise exceeds that with attention", excess) + _untrained(learned),
-    ),
-    claims.judge(
-      "42",
-      measured=f"largest difference between two contexts of one target: {change[FIXED]:.2g} with"
-      f" the fixed vector, {change[ATTENTION]:.2g} with attention",
-      verdict=same_context(change[FIXED], change[ATTENTION]),
-      why="Literally so where the vector is fed at each step; as a mere initial state it is no"
-      " context at all.",
-    ),
-    claims.judge(
-      "73",
-      measured="with the vector cut, symbols still predicted along the reference, attention less"
-      f" fixed vector: {_points(kept)}; symbol errors uncut, fixed vector less attention:"
-      f" {_points(cost)}",
-      interval=_least(kept),
-      verdict=on_all(list(kept.values()), learned=learned),
-      why=_where("More arrives with attention", kept) + _untrained(learned),
-    ),
-  ]
-
-
-def _where(what: str, differences: Mapping[str, Interval]) -> str:
-  above = [name for name, difference in differences.items() if difference.low > 0]
-  seeds = next(iter(differences.values())).n
-  return f"{what} on {' and '.join(above) or 'neither data set'}, paired over {seeds} seeds."
-
-
-def _untrained(learned: bool) -> str:
-  return "" if learned else f" Attention makes {LEARNED:.0f}% errors or more: not trained enough."
-
-
-def _points(differences: Mapping[str, Interval]) -> str:
-  return ", ".join(
-    f"{name} {d.mean:+.1f} points [{d.low:+.1f}, {d.high:+.1f}]" for name, d in differences.items()
-  )
-
-
-def _least(differences: Mapping[str, Interval]) -> tuple[float, float]:
-  """The interval that reaches lowest, which decides whether all are above 0."""
-  least = min(differences.values(), key=lambda difference: difference.low)
-  return least.low, least.high
+def _draw(record: recorder.Recorder, config: Config, found: Evidence) -> None:
+  """All figures, that of the question first."""
+  record.figure("length", drawn.by_length(found.measured), caption=_caption(found.measured, config))
+  record.figure("capacity", drawn.capacity(found.capacity, found.held), caption=(
+    f"{found.capacity.sentences} sentences of {found.capacity.words} words out of"
+    f" {found.capacity.vocabulary:,}; no training. Lines: means; bands: 95% intervals. Dotted: as"
+    " many components as the sentence has bits."
+  ))  # fmt: skip
+  record.figure("recall", drawn.recall(found.recall, found.recalled), caption=(
+    f"Lists of {found.recall.pairs} keys with one of {found.recall.values} values each;"
+    f" {found.recall.seeds} seeds. Lines: means; bands: 95% intervals."
+  ))  # fmt: skip
+  seeds = f"{config.seeds} seeds"
+  if found.unknown:
+    record.figure("unknown", drawn.by_unknown(found.unknown), caption=(
+      f"`reverse`, sources of 8 to 12 letters, {config.known} of {_LETTERS} letters in the"
+      f" vocabulary. Means over {seeds}, bars: 95% intervals."
+    ))  # fmt: skip
+  if found.widths:
+    record.figure("widths", drawn.by_width(found.widths), caption=(
+      f"Symbol errors on test sources of `reverse` against the units of each state. Means over"
+      f" {seeds}, bands: 95% intervals."
+    ))  # fmt: skip
+  record.figure("attention", drawn.attention(found.measured), caption=(
+    "Attention of the first seed along the reference of a test source: a row a target symbol, a"
+    " column a source symbol. Each row sums to 1 less what falls on the end of the source."
+  ))  # fmt: skip
 
 
 def _caption(measured: Mapping[str, Mapping[str, Sequence[Measured]]], config: Config) -> str:
@@ -366,4 +351,37 @@ def _metrics(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[s
     for arm, runs in arms.items():
       kept = mean_interval([one.kept for one in runs])
       metrics[f"{name}, symbols predicted with the vector cut, {arm}"] = Metric(*kept, "%")
+  return metrics
+
+
+def _sweeps(config: Config, found: Evidence) -> dict[str, Metric]:
+  """Error rates of the cells that are no data set of their own."""
+  metrics: dict[str, Metric] = {}
+  for arm in ARMS:
+    for units, arms in found.widths.items():
+      errors = mean_interval(overall(arms[arm]))
+      metrics[f"reverse, {units} units, symbol errors, {arm}"] = Metric(*errors, "%")
+    for runs, field, what in (
+      (found.unknown, "unknown", "unknown letters"),
+      (found.beyond, "groups", f"letters, trained on at most {config.beyond}"),
+    ):
+      for at, group in enumerate(getattr(runs[arm][0], field) if runs else ()):
+        errors = mean_interval([getattr(one, field)[at].symbol_errors for one in runs[arm]])
+        metrics[f"reverse, symbol errors of {group.label} {what}, {arm}"] = Metric(*errors, "%")
+  return metrics
+
+
+def _other(found: Evidence) -> dict[str, Metric]:
+  """What untrained vectors hold, and what is recalled."""
+  metrics: dict[str, Metric] = {}
+  for kind, by_width in found.held.items():
+    for width, values in zip(found.capacity.widths, by_width, strict=True):
+      metrics[f"untrained, {width} components, {kind}: words right"] = Metric(
+        *mean_interval(values), "%"
+      )
+  for arm, by_width in found.recalled.items():
+    for width, values in zip(found.recall.widths, by_width, strict=True):
+      metrics[f"recall, state of {width}, {arm}: values right"] = Metric(
+        *mean_interval(values), "%"
+      )
   return metrics

@@ -13,8 +13,10 @@ from jaxtyping import Array, Float
 
 from attn import configs
 from attn.data import catalog, pipeline
+from attn.data.vocabulary import UNK
 from attn.evaluation import alignment
 from attn.evaluation.by_length import by_length
+from attn.evaluation.groups import share_groups
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
 from attn.report import results
@@ -24,14 +26,16 @@ ATTENTION, FIXED = "attention", "fixed vector"
 ARMS = {ATTENTION: "additive", FIXED: "none"}  # the value of `model.score`
 
 _SHOWN_LENGTH = 12  # symbols of the source whose attention is drawn
+_SHARES = (0.0, 0.2)  # largest shares of unknown symbols of the groups but the last
+_MIDDLE = (8, 12)  # lengths of the sources grouped by it: short ones have fewer unknown symbols
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-  """Test sources of neighbouring lengths.
+  """Test sources of neighbouring lengths, or of like shares of unknown symbols.
 
   Attributes:
-    label: their lengths, such as `6-10`.
+    label: their lengths, such as `6-10`, or shares.
     sources: how many.
     symbol_errors: edits over reference symbols, %.
     word_errors: outputs that equal no reference, %.
@@ -74,6 +78,8 @@ class Measured:
       zeros and reads zeros in place of the fixed vector: what arrives by other channels.
     alignment_error: against gold along the references, %; None without gold or attention.
     shown: one test pair and the weights between its sides; None without attention.
+    unknown: sources of middling length by their share of unknown symbols; none where the data's
+      vocabulary has all symbols.
   """
 
   sources: int
@@ -84,6 +90,7 @@ class Measured:
   kept: float
   alignment_error: float | None
   shown: Shown | None
+  unknown: tuple[Group, ...] = ()
 
 
 def measure(
@@ -136,6 +143,7 @@ def _sum_up(
     kept=kept,
     alignment_error=aligned,
     shown=_shown(trained, corpus) if attends else None,
+    unknown=_by_unknown(trained, outputs) if trained.config.data.source_size else (),
   )
 
 
@@ -154,6 +162,25 @@ def _groups(outputs: scoring.Outputs, edges: tuple[int, ...]) -> tuple[Group, ..
       )
     errors = edits.interval.mean / symbols.interval.mean
     groups.append(Group(edits.label, edits.n, 100 * errors, 100 * wrong.interval.mean))
+  return tuple(groups)
+
+
+def _by_unknown(trained: Trained, outputs: scoring.Outputs) -> tuple[Group, ...]:
+  """Sums over the sources of middling length by their share of unknown symbols."""
+  middle = (outputs.lengths >= _MIDDLE[0]) & (outputs.lengths <= _MIDDLE[1])
+  shares = [np.mean(np.equal(trained.source.encode(text), UNK)) for text in outputs.sources]
+  groups = []
+  for group in share_groups(np.where(middle, shares, np.nan), _SHARES):
+    at = group.members
+    if not at.size:
+      raise results.ResultError(
+        f"no test source of {_MIDDLE[0]} to {_MIDDLE[1]} symbols has {group.label} unknown ones:"
+        " choose another data.source_size, or a larger test"
+      )
+    errors = outputs.edits[at].sum() / outputs.reference_lengths[at].sum()
+    groups.append(
+      Group(group.label, at.size, 100 * float(errors), 100 * float(outputs.wrong[at].mean()))
+    )
   return tuple(groups)
 
 
@@ -197,6 +224,7 @@ def _shown(trained: Trained, corpus: catalog.Corpus) -> Shown:
 
 def _read(path: pathlib.Path) -> Measured:
   data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-  data["groups"] = tuple(Group(**group) for group in data["groups"])
+  for name in ("groups", "unknown"):
+    data[name] = tuple(Group(**group) for group in data[name])
   data["shown"] = Shown(**data["shown"]) if data["shown"] else None
   return Measured(**data)

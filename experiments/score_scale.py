@@ -137,9 +137,9 @@ def profiles() -> dict[str, dict[str, Any]]:
     "matching.widths": (8, 64), "matching.steps": 100,
   }  # fmt: skip
   full = {
-    "draws": 5000, "variance_draws": 200000, "matching.widths": (16, 64, 256, 512),
+    "draws": 2000, "variance_draws": 200000, "matching.widths": (16, 64, 256, 512),
     "matching.sgd": (0.1, 1.0, 3.0), "matching.seeds": 5,
-    "train_widths": (16, 64, 256),
+    "train_widths": (16, 64, 256), "train.steps": 400,
   }  # fmt: skip
   return {"smoke": smoke, "default": {}, "full": full}
 

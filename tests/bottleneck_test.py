@@ -4,13 +4,24 @@ import dataclasses
 import json
 import os
 
+import numpy as np
 import pytest
 
 from attn import configs
 from attn.data import catalog
 from attn.evaluation.intervals import Interval
 from attn.report import results
-from experiments import bottleneck, workers
+from experiments import (
+  bottleneck,
+  bottleneck_capacity,
+  bottleneck_claims,
+  bottleneck_recall,
+  workers,
+)  # fmt: skip
+from experiments.bottleneck_capacity import BITS, REALS, Capacity
+from experiments.bottleneck_claims import Evidence
+from experiments.bottleneck_recall import AFTER, ATTENDED, BEFORE, Recall
+from experiments.bottleneck_recall import ARMS as ASKED
 from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Group, Measured
 
 ABOVE, BELOW, WIDE = (Interval(m, m - 1, m + 1, 3) for m in (2.0, -2.0, 0.5))
@@ -28,21 +39,57 @@ ABOVE, BELOW, WIDE = (Interval(m, m - 1, m + 1, 3) for m in (2.0, -2.0, 0.5))
   ],
 )
 def test_a_difference_must_lie_above_zero_on_every_data_set(differences, learned, verdict):
-  assert bottleneck.on_all(differences, learned=learned) == verdict
+  assert bottleneck_claims.on_all(differences, learned=learned) == verdict
 
 
 @pytest.mark.parametrize(
-  "short, rises, learned, verdict",
+  "short, rises, unknown, learned, verdict",
   [
-    (5.0, (ABOVE, ABOVE), True, results.QUALIFIED),
-    (5.0, (ABOVE, WIDE), True, results.NOT_RESOLVED),
-    (60.0, (ABOVE, ABOVE), True, results.NOT_RESOLVED),
-    (5.0, (ABOVE, BELOW), True, results.CONTRADICTED),
-    (5.0, (ABOVE, ABOVE), False, results.NOT_RESOLVED),
+    (5.0, (ABOVE, ABOVE), ABOVE, True, results.REPRODUCED),
+    (5.0, (ABOVE, ABOVE), WIDE, True, results.QUALIFIED),
+    (5.0, (ABOVE, ABOVE), None, True, results.QUALIFIED),
+    (5.0, (ABOVE, WIDE), ABOVE, True, results.NOT_RESOLVED),
+    (60.0, (ABOVE, ABOVE), ABOVE, True, results.NOT_RESOLVED),
+    (5.0, (ABOVE, BELOW), ABOVE, True, results.CONTRADICTED),
+    (5.0, (ABOVE, ABOVE), BELOW, True, results.CONTRADICTED),
+    (5.0, (ABOVE, ABOVE), ABOVE, False, results.NOT_RESOLVED),
   ],
 )
-def test_few_errors_must_rise_with_length_on_every_data_set(short, rises, learned, verdict):
-  assert bottleneck.falls((short, 1.0), rises, learned=learned) == verdict
+def test_few_errors_must_rise_with_length_and_unknown_letters(
+  short, rises, unknown, learned, verdict
+):
+  assert bottleneck_claims.falls((short, 1.0), rises, unknown, learned=learned) == verdict
+
+
+@pytest.mark.parametrize(
+  "rises, learned, verdict",
+  [
+    ((BELOW, Interval(1, 0, 2, 3)), True, results.REPRODUCED),
+    ((BELOW, ABOVE), True, results.QUALIFIED),
+    ((ABOVE, ABOVE), True, results.NOT_RESOLVED),  # from 1 to 3: 2 lies between
+    ((Interval(5, 3, 7, 3), Interval(4, 3, 5, 3)), True, results.CONTRADICTED),
+    ((BELOW, BELOW), False, results.NOT_RESOLVED),
+  ],
+)
+def test_attention_may_stay_as_good_on_long_sources_or_not(rises, learned, verdict):
+  assert bottleneck_claims.stays(rises, learned=learned) == verdict
+
+
+@pytest.mark.parametrize(
+  "largest, smaller, verdict",
+  [
+    ((100, 100), {250: 4}, results.REPRODUCED),
+    ((100, 100), {250: 99}, results.QUALIFIED),
+    ((100, 100), {3: 4}, results.QUALIFIED),  # 3 reals have no bits to spare
+    ((100, 40), {250: 4}, results.CONTRADICTED),
+    ((100, 98.5), {250: 4}, results.NOT_RESOLVED),
+  ],
+)
+def test_bits_may_suffice_or_not(largest, smaller, verdict):
+  around = lambda value: Interval(value, value - 1, value + 1, 5)  # noqa: E731
+  exact = [Interval(v, v, v, 5) if v == 100 else around(v) for v in largest]
+  smaller = {width: around(value) for width, value in smaller.items()}
+  assert bottleneck_claims.enough(exact, smaller, 714) == verdict
 
 
 @pytest.mark.parametrize(
@@ -57,7 +104,7 @@ def test_few_errors_must_rise_with_length_on_every_data_set(short, rises, learne
   ],
 )
 def test_a_fall_is_the_fixed_vectors_own_if_attention_falls_less(rises, excesses, learned, verdict):
-  assert bottleneck.falls_more(rises, excesses, learned=learned) == verdict
+  assert bottleneck_claims.falls_more(rises, excesses, learned=learned) == verdict
 
 
 @pytest.mark.parametrize(
@@ -69,29 +116,50 @@ def test_a_fall_is_the_fixed_vectors_own_if_attention_falls_less(rises, excesses
   ],
 )
 def test_contexts_must_be_one_vector_exactly_without_attention_only(fixed, attention, verdict):
-  assert bottleneck.same_context(fixed, attention) == verdict
+  assert bottleneck_claims.same_context(fixed, attention) == verdict
 
 
 def measured(short, long, change, symbol_errors, kept):
   """One run, with a group of short and one of long sources."""
   groups = (Group("1-5", 10, short, short), Group("6+", 10, long, long))
-  return Measured(20, symbol_errors, symbol_errors, groups, change, kept, None, None)
+  return Measured(20, symbol_errors, symbol_errors, groups, change, kept, None, None, groups)
+
+
+def evidence(arms, **changes):
+  """What the claims are judged from, with the same runs everywhere."""
+  given = {
+    "measured": {"g2p": arms, "reverse": arms}, "unknown": arms, "beyond": arms, "widths": {},
+    "capacity": Capacity(widths=(250, 8000), sentences=3),
+    "held": {kind: [[4, 4, 5], [100, 100, 100]] for kind in (REALS, BITS)},
+    "recall": Recall(widths=(2, 32)),
+    "recalled": {
+      BEFORE: [[50, 51, 52], [99, 99, 99]], AFTER: [[20, 21, 22], [90, 98, 99]],
+      ATTENDED: [[99, 99, 99]] * 2,
+    },
+  }  # fmt: skip
+  return Evidence(**{**given, **changes})
 
 
 def test_every_claim_is_judged_from_the_runs():
   arms = {
-    ATTENTION: [measured(1, 2, 0.5, 1.5, 80), measured(1, 2.1, 0.5, 1.6, 81)],
+    ATTENTION: [measured(1, 2, 0.5, 1.5, 80), measured(1, 2, 0.5, 1.6, 81)],
     FIXED: [measured(2, 20, 0.0, 11, 10), measured(2, 20.1, 0.0, 11.1, 11)],
   }
-  judged = {claim.number: claim for claim in bottleneck.judge({"g2p": arms, "reverse": arms})}
+  judged = {claim.number: claim for claim in bottleneck_claims.judge(evidence(arms))}
   assert tuple(judged) == bottleneck.CLAIMS
-  assert [judged[n].verdict for n in bottleneck.CLAIMS] == [
-    results.QUALIFIED, results.REPRODUCED, results.QUALIFIED, results.REPRODUCED,
-  ]  # fmt: skip
+  assert {number: claim.verdict for number, claim in judged.items()} == {
+    "16": results.REPRODUCED, "17": results.QUALIFIED, "23": results.REPRODUCED,
+    "25": results.REPRODUCED, "26": results.REPRODUCED, "42": results.QUALIFIED,
+    "73": results.REPRODUCED,
+  }  # fmt: skip
+  assert "helps at widths 2," in judged["17"].why and "6+" in judged["26"].measured
+  less = evidence(arms, unknown=None, recalled={arm: [[9, 8, 9]] * 2 for arm in ASKED})
+  judged = {claim.number: claim for claim in bottleneck_claims.judge(less)}
+  assert judged["23"].verdict == results.QUALIFIED and judged["17"].verdict == results.NOT_RESOLVED
   swapped = {ATTENTION: arms[FIXED], FIXED: arms[ATTENTION]}
-  judged = {c.number: c for c in bottleneck.judge({"g2p": swapped, "reverse": swapped})}
-  assert [judged[n].verdict for n in ("25", "42", "73")] == [
-    results.NOT_RESOLVED, results.CONTRADICTED, results.CONTRADICTED,
+  judged = {c.number: c for c in bottleneck_claims.judge(evidence(swapped))}
+  assert [judged[n].verdict for n in ("25", "26", "42", "73")] == [
+    results.QUALIFIED, results.CONTRADICTED, results.CONTRADICTED, results.CONTRADICTED,
   ]  # fmt: skip
   for claim in judged.values():
     assert claim.measured and claim.why
@@ -105,6 +173,11 @@ def test_every_claim_is_judged_from_the_runs():
     ({"g2p.seed": 3}, "g2p.seed is 3"),
     ({"test": 0}, "test is 0"),
     ({"reverse_edges": (15, 5)}, "reverse_edges is"),
+    ({"small.data.name": "g2p"}, "small.data.name is 'g2p'"),
+    ({"known": 20}, "known is 20"),
+    ({"beyond": 20}, "beyond is 20"),
+    ({"capacity.sentences": 2}, "capacity.sentences is 2"),
+    ({"recall.widths": (8,)}, "recall.widths is"),
   ],
 )
 def test_what_the_experiment_sets_itself_is_refused(change, message):
@@ -124,6 +197,68 @@ def test_both_models_differ_in_attention_alone():
   assert set(ARMS.values()) == {"additive", "none"}
   one, other = (configs.override(config.g2p, {"model.score": score}) for score in ARMS.values())
   assert [path for path, *_ in configs.differences(one, other)] == ["model.score"]
+
+
+def test_cells_are_what_the_profile_asks_for():
+  config = configs.override(bottleneck.Config(), bottleneck.profiles()["full"])
+  assert list(config.cells) == [
+    "g2p", "reverse", "unknown", "units-16", "units-32", "units-128", "beyond"
+  ]  # fmt: skip
+  assert config.cells["unknown"][0].data.source_size == 21
+  assert config.cells["units-32"][0].model.units == 32
+  # 12 letters and EOS are trained on; the other groups are longer.
+  assert config.cells["beyond"][0].data.bucket_edges == (13,)
+  assert config.cells["beyond"][1] == (12, 16)
+  for overrides in (*bottleneck.sweep_quick(), *bottleneck.sweep_paper()):
+    configs.override(bottleneck.Config(), overrides)
+
+
+def test_what_is_written_into_a_vector_can_be_read():
+  draw = np.random.default_rng(3)
+  packed = draw.integers(0, 256, (2, 2), np.uint8)
+  words = bottleneck_capacity.codes(packed, 11)
+  assert words.shape == (2, 11) and set(np.unique(words)) == {-1.0, 1.0}
+  places = np.stack([draw.permutation(11) for _ in words])
+  vector = bottleneck_capacity.written(words, places)
+  # Read from its places, a word is there, and the other one is noise.
+  np.testing.assert_array_equal(
+    vector[places[0]] - words[0], words[1][np.argsort(places[1])][places[0]]
+  )
+  config = Capacity(widths=(31, 4001), words=7, vocabulary=211, sentences=3)
+  held = bottleneck_capacity.measure(config, 5, lambda **row: None)
+  assert held[REALS][1] == [100.0] * 3 == held[BITS][1]
+  assert max(held[REALS][0] + held[BITS][0]) < 90
+
+
+def test_only_what_is_asked_before_reaches_the_state_before():
+  config = Recall(widths=(3, 5), pairs=4, values=7, lists=2, steps=20)
+  params = bottleneck_recall.initial(np.random.default_rng(1), 5, config)
+  keys, values, asked = (one[0] for one in bottleneck_recall.draw(np.random.default_rng(2), config))
+  assert sorted(keys[0].tolist()) == [0, 1, 2, 3] and values.shape == (2, 4)
+  # Without the readout's own sight of the question, only these two depend on it.
+  blind = {**params, "u_h": 0 * params["u_h"]}
+  for arm in ASKED:
+    logits = [
+      bottleneck_recall.answer(blind, keys, values, other, arm=arm, config=config)
+      for other in (asked, (asked + 1) % 4)
+    ]
+    assert np.allclose(*logits, atol=1e-6) == (arm == AFTER)
+    assert logits[0].shape == (2, 7)
+
+
+def test_units_that_fill_up_a_narrow_state_take_no_part():
+  config = Recall(widths=(3, 5), pairs=4, values=7, lists=2, steps=20)
+  alone = dataclasses.replace(config, widths=(2, 3))
+  filled, exact = (
+    bottleneck_recall.initial(np.random.default_rng(1), 3, c) for c in (config, alone)
+  )
+  assert filled["w_h"].shape == (20, 5) and exact["w_h"].shape == (12, 3)
+  lists = [one[0] for one in bottleneck_recall.draw(np.random.default_rng(2), config)]
+  for arm in ASKED:
+    answers = [
+      bottleneck_recall.answer(params, *lists, arm=arm, config=config) for params in (filled, exact)
+    ]
+    np.testing.assert_allclose(*answers, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
