@@ -365,11 +365,13 @@ def above(intervals: Sequence[Interval]) -> results.Verdict:
 
 
 def questions() -> dict[str, str]:
-  """The question of each experiment that exists: the first paragraph of its module's docstring."""
+  """The question of each experiment but benchmarks: the first paragraph of its docstring."""
   found = {}
-  for name in sorted({claim.experiment for claim in REGISTER if claim.experiment}):
-    path = pathlib.Path(__file__).with_name(f"{name}.py")
-    if path.exists():
-      docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-      found[name] = " ".join(docstring.partition("\n\n")[0].split())
+  for path in sorted(pathlib.Path(__file__).parent.glob("[a-z]*.py")):
+    if path.stem.endswith("_benchmark"):
+      continue
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+      docstring = ast.get_docstring(tree) or ""
+      found[path.stem] = " ".join(docstring.partition("\n\n")[0].split())
   return found

@@ -103,6 +103,20 @@ def test_only_a_smoke_run_is_called_one(tmp_path):
   assert "No result of anatomy was found." in text.read_text()
 
 
+def test_an_experiment_without_claims_is_shown_or_said_to_be_missing(tmp_path):
+  questions = {"papers_table": "In which order?"}
+  result_file(tmp_path, "score_scale", "score_scale/default", profile="default")
+  text = page.write(tmp_path, claims.REGISTER, questions=questions).read_text()
+  assert "<dt>papers_table</dt><dd>no claim</dd>" in text and "In which order?" not in text
+  result_file(tmp_path, "papers_table", "papers_table/default", profile="default", claims=())
+  text = page.write(tmp_path, claims.REGISTER, questions=questions).read_text()
+  _, _, section = text.partition('<section id="papers_table">')
+  section, _, _ = section.partition("</section>")
+  for wanted in ("In which order?", "n = 7, bands: 95%.", "1.250", "--experiment=papers_table"):
+    assert wanted in section, wanted
+  assert "Verdicts" not in section and "<dt>papers_table</dt>" not in text
+
+
 def test_claims_json_holds_every_claim_in_the_schema(tmp_path):
   result_file(tmp_path, "score_scale", "score_scale/smoke")
   page.write(tmp_path, claims.REGISTER)

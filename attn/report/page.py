@@ -198,7 +198,7 @@ def write(
     counts=_counts(claims),
     claims=claims,
     sections=sections,
-    absent=_absent(register, {*found.shown, *earlier}),
+    absent=_absent(register, {*found.shown, *earlier}, questions or {}),
     others=found.others,
     problems=[*found.problems, *missing],
   )
@@ -280,13 +280,15 @@ def _counts(claims: Sequence[Claim]) -> list[tuple[str, list[int]]]:
   return rows
 
 
-def _absent(register: Sequence[Claim], shown: Set[str]) -> list[tuple[str, str]]:
+def _absent(
+  register: Sequence[Claim], shown: Set[str], experiments: Iterable[str]
+) -> list[tuple[str, str]]:
   """Experiments without a result, and the numbers of the claims that wait for them."""
-  waiting: dict[str, list[str]] = collections.defaultdict(list)
+  waiting: dict[str, list[str]] = {name: [] for name in experiments if name not in shown}
   for claim in register:
     if claim.experiment and claim.experiment not in shown and claim.verdict == results.NOT_RUN:
-      waiting[claim.experiment].append(claim.number)
-  return [(name, ", ".join(numbers)) for name, numbers in sorted(waiting.items())]
+      waiting.setdefault(claim.experiment, []).append(claim.number)
+  return [(name, ", ".join(numbers) or "no claim") for name, numbers in sorted(waiting.items())]
 
 
 def number(value: float | None) -> str:

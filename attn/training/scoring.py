@@ -159,6 +159,44 @@ def _gold_counts_words(trained: Trained) -> bool:
   )
 
 
+class Scores(NamedTuple):
+  """How well a model does on a corpus.
+
+  Attributes:
+    values: by name, those that `evaluate` returns.
+    signatures: sacreBLEU's, of the scores that have one.
+    outputs: what it made of the sources.
+  """
+
+  values: dict[str, float]
+  signatures: dict[str, str]
+  outputs: Outputs
+
+
+def scored(trained: Trained, corpus: catalog.Corpus, *, label: str = "decode") -> Scores:
+  """Scores a model as `evaluate` does on any corpus of its data, such as a part of a split."""
+  outputs = decode(trained, corpus, label=label)
+  scores: dict[str, float] = {
+    "sources": len(outputs.sources),
+    "word_error_rate": outputs.word_error_rate,
+    "symbol_error_rate": outputs.symbol_error_rate,
+    "unfinished": outputs.unfinished,
+  }
+  signatures = {}
+  if trained.target.level in ("word", *PIECES):
+    for name, score in (("bleu", corpus_scores.bleu), ("chrf", corpus_scores.chrf)):
+      scores[name], signatures[name] = score(outputs.outputs, outputs.references)
+  model = trained.config.model
+  if model.score == "location":
+    beyond = outputs.lengths + model.source_eos - model.location_length
+    scores["overflow"] = int(np.maximum(beyond, 0).sum())
+  if corpus.alignments is not None and model.score != "none" and _gold_counts_words(trained):
+    scores["alignment_error_rate"] = alignment.alignment_error_rate(
+      word_links(trained, corpus), corpus.alignments, corpus.possible
+    )
+  return Scores(scores, signatures, outputs)
+
+
 def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, float]:
   """Scores the model in `workdir` on a split; reads the split once.
 
@@ -180,27 +218,9 @@ def evaluate(workdir: str | os.PathLike[str], split: str = "test") -> dict[str, 
   """
   folder, began = pathlib.Path(workdir), time.monotonic()
   trained, ended = read(folder)
-  data = trained.config.data
-  corpus = corpora.load(data, split)
-  outputs = decode(trained, corpus, label=f"decode {split}")
-  scores: dict[str, float] = {
-    "sources": len(outputs.sources),
-    "word_error_rate": outputs.word_error_rate,
-    "symbol_error_rate": outputs.symbol_error_rate,
-    "unfinished": outputs.unfinished,
-  }
-  signatures = {}
-  if trained.target.level in ("word", *PIECES):
-    for name, score in (("bleu", corpus_scores.bleu), ("chrf", corpus_scores.chrf)):
-      scores[name], signatures[name] = score(outputs.outputs, outputs.references)
-  model = trained.config.model
-  if model.score == "location":
-    beyond = outputs.lengths + model.source_eos - model.location_length
-    scores["overflow"] = int(np.maximum(beyond, 0).sum())
-  if corpus.alignments is not None and model.score != "none" and _gold_counts_words(trained):
-    scores["alignment_error_rate"] = alignment.alignment_error_rate(
-      word_links(trained, corpus), corpus.alignments, corpus.possible
-    )
+  scores, signatures, outputs = scored(
+    trained, corpora.load(trained.config.data, split), label=f"decode {split}"
+  )
   if jax.process_index():
     return scores
   (folder / "evaluation").mkdir(exist_ok=True)
