@@ -156,7 +156,10 @@ def _published(axes: Axes, names: Sequence[str], what: str) -> None:
     values = [Interval(table.values[names[place]], np.nan, np.nan, 1) for place in at]
     if at:
       _dots(axes, at, values, table.source, series)
-  figures.legend(axes, loc="best", fontsize=7)
+  if axes.get_legend_handles_labels()[0]:
+    figures.legend(axes, loc="best", fontsize=7)
+  else:
+    axes.set_xticks([], [])  # no paper printed any
 
 
 def _measured(axes: Axes, names: Sequence[str], intervals: Mapping[str, Interval]) -> None:

@@ -204,7 +204,7 @@ def test_speed_is_without_the_window_that_compiles(tmp_path):
     ({"systems": ("rnnserach",)}, "no system 'rnnserach' .did you mean 'rnnsearch'"),
     ({"data": ("sounds", "verses"), "verses.data.name": "g2p"}, "of one data set"),
     ({"sounds.seed": 3}, "sounds.seed is 3"),
-    ({"sounds.model.score": "dot"}, "sounds.model.score is 'dot'"),
+    ({"sounds.model.score": "general"}, "sounds.model.score is 'general'"),
     ({"sounds.model.maxout": 7}, "sounds.model.maxout is 7"),
   ],
 )
