@@ -10,9 +10,9 @@ trained to find the item that a query belongs to, at several widths and with sev
 The full profile also trains Luong's model, and looks at what its scores are made of.
 
 Command: python -m launch.run --experiment=score_scale
-Time: on two cores, by CPU time on a busy machine: smoke 15 seconds, default 35 (of them 15 for nine
-runs at a time of three scores, nearly all compiling), full 5 minutes (draws 2, trained scores 1,
-15 runs of Luong's model x 10 s / 2), plus a few seconds of imports.
+Time: on two cores, by CPU time on a busy machine: smoke 20 seconds, default 45 (15 of them for
+training, half of it compiling), full 5 minutes by estimate (draws 2, matching 1, 15 runs of Luong's
+model x 12 s / 2), plus a few seconds of imports. Full has not been run to its end yet.
 Expect: variance d_k raw and 1 scaled. Raw and general medians of every gradient collapse by d_k =
 4096; the mean Jacobian falls only slowly and the mean gradient to the query does not fall at all.
 Scaled and additive, nothing changes with the width. Scaling up a fixed example (claim 66), the
@@ -139,7 +139,7 @@ def profiles() -> dict[str, dict[str, Any]]:
   full = {
     "draws": 2000, "variance_draws": 200000, "matching.widths": (16, 64, 256, 512),
     "matching.sgd": (0.1, 1.0, 3.0), "matching.seeds": 5,
-    "train_widths": (16, 64, 256), "train.steps": 400,
+    "train_widths": (32, 64, 128), "train.steps": 400,
   }  # fmt: skip
   return {"smoke": smoke, "default": {}, "full": full}
 

@@ -150,8 +150,8 @@ def states(found: Real) -> Figure:
     float(np.mean([getattr(one, name) for one in end])) for name in ("query", "keys", "scores")
   )
   title = (
-    f"Trained LSTM states have variance {query:.2f} (queries) and {keys:.2f} (keys), not 1: at"
-    f" d = {widths[-1]} a query's scores have variance {scores:.3g}"
+    f"Trained LSTM states have variance {query:.2f} (queries) and {keys:.2f} (keys) where 1 is"
+    f" assumed; at d = {widths[-1]} a query's scores have variance {scores:.3g}"
   )
   figure, (left, right) = figures.new(title, columns=2)
   series = 0
