@@ -204,7 +204,7 @@ def _judge_recall(recall: Recall, recalled: Recalled) -> Claim:
       reproduced=f"Knowing the question first helps at every width, paired over {least.n} seeds"
       " (the interval is the lowest): not knowing it, the state has to keep all.",
       qualified=f"Knowing the question first helps at widths {', '.join(above)}, paired over"
-      f" {least.n} seeds: only a state too narrow to keep all has to choose.",
+      f" {least.n} seeds; at the others the interval holds 0.",
       contradicted="Knowing the question first does not help.",
     ),
   )
@@ -234,6 +234,9 @@ def _judge_lengths(found: Evidence, learned: bool) -> list[Claim]:
       f"; from {first.label} to {last.label} unknown letters by {_points({'reverse': unknown})},"
       f" with attention by {_points({'reverse': other})}"
     )
+  shown = unknown is not None and unknown.low > 0
+  half = "" if shown else "; the latter is not shown, or not measured, by these runs"
+  still = [name for name, one in attending.items() if one.high <= STILL]
   return [
     claims.judge(
       "23",
@@ -241,8 +244,8 @@ def _judge_lengths(found: Evidence, learned: bool) -> list[Claim]:
       f" sources; on the longest more by {_points(rise)}{told}",
       interval=_least(rise),
       verdict=falls(short, list(rise.values()), unknown, learned=learned),
-      why=f"Wants under {WELL:.0f}% on short sources, and a rise with both. What an unknown letter"
-      f" was no model can tell. The interval is the lower one by length.{_untrained(learned)}",
+      why=f"Wants under {WELL:.0f}% on short sources, and a rise with length and with unknown"
+      f" letters{half}. The interval is the lower one by length.{_untrained(learned)}",
     ),
     claims.judge(
       "25",
@@ -259,8 +262,8 @@ def _judge_lengths(found: Evidence, learned: bool) -> list[Claim]:
       interval=_most(attending),
       verdict=stays(list(attending.values()), learned=learned),
       why=f"Wants a rise of at most {STILL:.0f} points on every data set, inside the lengths that"
-      " were trained; sentences are far shorter than 50 words here. The interval is the higher"
-      f" one.{_untrained(learned)}",
+      f" were trained; so on {' and '.join(still) or 'neither data set'}. Sentences are far shorter"
+      f" than 50 words here. The interval is the higher one.{_untrained(learned)}",
     ),
   ]
 

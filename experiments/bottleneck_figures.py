@@ -97,9 +97,9 @@ def capacity(config: Capacity, held: Held) -> Figure:
 def recall(config: Recall, recalled: Recalled) -> Figure:
   """Values named right against the width of the state."""
   title = (
-    f"A state of {config.widths[0]} units names {np.mean(recalled[BEFORE][0]):.0f}% right if it is"
-    f" asked before it reads, {np.mean(recalled[AFTER][0]):.0f}% if after; with attention after,"
-    f" {np.mean(recalled[ATTENDED][0]):.0f}%"
+    f"A state of {config.widths[-1]} units names {np.mean(recalled[BEFORE][-1]):.0f}% right if asked"
+    f" before it reads, {np.mean(recalled[AFTER][-1]):.0f}% if after; with attention"
+    f" {config.widths[0]} units name {np.mean(recalled[ATTENDED][0]):.0f}% after"
   )
   figure, (axes,) = figures.new(title)
   for series, (arm, by_width) in enumerate(recalled.items()):
@@ -121,8 +121,8 @@ def by_unknown(runs: Mapping[str, Sequence[Measured]]) -> Figure:
   )
   groups = runs[ATTENTION][0].unknown
   title = (
-    f"{groups[-1].label} unknown letters: {last[FIXED]:.0f}% of symbols wrong with a fixed vector"
-    f" ({first[FIXED]:.0f}% without unknown ones), {last[ATTENTION]:.0f}% with attention"
+    f"With {groups[-1].label} unknown letters {last[FIXED]:.0f}% of symbols are wrong with a fixed"
+    f" vector ({first[FIXED]:.0f}% without unknown ones), {last[ATTENTION]:.0f}% with attention"
     f" ({first[ATTENTION]:.0f}%)"
   )
   figure, (axes,) = figures.new(title)

@@ -48,7 +48,7 @@ class Recall:
   lists: int = 64
   steps: int = 1000
   learning_rate: float = 5e-3
-  seeds: int = 3
+  seeds: int = 5
 
   def __post_init__(self) -> None:
     """Refuses what has no widths to compare, or no interval."""
