@@ -97,8 +97,8 @@ def capacity(config: Capacity, held: Held) -> Figure:
 def recall(config: Recall, recalled: Recalled) -> Figure:
   """Values named right against the width of the state."""
   title = (
-    f"A state of {config.widths[-1]} units names {np.mean(recalled[BEFORE][-1]):.0f}% right if asked"
-    f" before it reads, {np.mean(recalled[AFTER][-1]):.0f}% if after; with attention"
+    f"A state of {config.widths[-1]} units names {np.mean(recalled[BEFORE][-1]):.0f}% right if"
+    f" asked before it reads, {np.mean(recalled[AFTER][-1]):.0f}% if after; with attention"
     f" {config.widths[0]} units name {np.mean(recalled[ATTENDED][0]):.0f}% after"
   )
   figure, (axes,) = figures.new(title)
@@ -135,7 +135,7 @@ def by_unknown(runs: Mapping[str, Sequence[Measured]]) -> Figure:
   axes.set_xticks(places, [f"{group.label}\nn={group.sources}" for group in groups])
   axes.set_ylim(bottom=0)
   figures.axes_text(axes, x="share of unknown letters in the source", y="symbol errors [%]")
-  figures.legend(axes, loc="upper left")
+  figures.legend(axes, loc="center right")
   return figure
 
 
