@@ -212,7 +212,8 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
       for seed, one in zip(config.all_seeds, rows[system], strict=True):
         record.log(data=train.data.name, system=system, seed=seed, **one)
   pairs = orders.compare(found)
-  text = "\n\n".join(as_table(name, rows) for name, rows in found.items()) + "\n"
+  text = "\n\n".join(as_table(name, rows) for name, rows in found.items())
+  text += f"\n\n{orders.CITED}\n"
   results.write_text(record.workdir / "systems.md", text)
   print(text)
   _draw(record, config, found, pairs)
@@ -239,7 +240,7 @@ def _draw(
   )
   record.figure("systems", figures.systems(found, pairs), caption=(
     f"{within} Measured on up to {config.test or 'all'} test sources: means over {config.seeds}"
-    f" seeds, bars: 95% intervals. Scaled down: {sizes}.{disputed}"
+    f" seeds, bars: 95% intervals. {orders.CITED}{disputed} Scaled down: {sizes}."
   ))  # fmt: skip
   record.figure("pairs", figures.leads(pairs), caption=(
     "How far the system is ahead that is so in the published table, paired by seed;"
