@@ -13,7 +13,7 @@ seconds (18 runs x 7 s and compiling 4 models x 12 s, / 2, and 20 s), smoke abou
 updates, nearly all of it compiling two models), full about 6 minutes (70 runs x 7 s and 8 models x
 12 s, / 2, and a minute). A killed run goes on where it was.
 Expect: in order nothing separates the three. Backwards, local-m misses the links that its window
-does not hold and no others, 47% of those of 9 to 12 letters, and its letters are as wrong; local-p
+does not hold and no others, 47% of those of 9 to 12 letters, and says 44% of these wrong; local-p
 moves its centre to within half a letter of the one to be read, and is as right as global attention.
 Of up to 20 letters as many updates teach it less: in a trial, one seed, 16% were wrong.
 

@@ -162,7 +162,7 @@ def _compared(
   for name in NAMED:
     perplexity = mean_interval([math.exp(one.nats) for one in by_title[name]]).mean
     other = [(one.bleu or 0.0) if translated else 100 - one.wrong for one in by_title[name]]
-    cells.append(f"{name} {perplexity:.3g}, {mean_interval(other).mean:.1f}")
+    cells.append(f"{name} {perplexity:.4g}, {mean_interval(other).mean:.1f}")
   behind = [what for what, one in differences.items() if one.high < 0]
   return (
     f"{data}, perplexity and {'BLEU' if translated else '% of letters right'}: {'; '.join(cells)};"

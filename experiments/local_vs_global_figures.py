@@ -134,9 +134,10 @@ def mass(runs: Runs, half_width: int, equal: float) -> Figure:
       ]
       groups[window] = [one.mean for one in found]
       errors[window] = ([one.low for one in found], [one.high for one in found])
-    figures.bars(
-      axes, list(runs), groups, errors=errors, form="{:.0f}" if axes is left else "{:.2f}"
-    )
+    form = "{:.0f}" if axes is left else "{:.2f}"
+    figures.bars(axes, list(runs), groups, errors=errors, form=form)
+    axes.set_ylim(top=1.3 * max(max(values) for values in groups.values()))  # room for the legend
+    figures.legend(axes, loc="upper left", ncols=len(groups))
   right.axhline(equal, color="#555555", linestyle=":")
   figures.axes_text(left, x="", y=f"weights within {half_width} of t [%]")
   figures.axes_text(right, x="", y="sum of a step's weights")
@@ -164,8 +165,8 @@ def half_widths(runs: Runs, widths: Sequence[int]) -> Figure:
     return [[one.wrong for one in by_title[title]] for title in titles]
 
   told = "; ".join(
-    f"{task} from {mean_interval(one[0]).mean:.0f}% at D = {order[0]} to"
-    f" {mean_interval(one[-1]).mean:.0f}% at D = {order[-1]}"
+    f"{task} from {mean_interval(one[0]).mean:.1f}% at D = {order[0]} to"
+    f" {mean_interval(one[-1]).mean:.1f}% at D = {order[-1]}"
     for task, one in ((task, found(by_title, FIXED)) for task, by_title in runs.items())
   )
   title = f"Symbols that local-m gets wrong: {told}"
