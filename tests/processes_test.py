@@ -121,7 +121,7 @@ def whole(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(
   ("victim", "number", "again"),
-  [(0, signal.SIGKILL, two), (1, signal.SIGKILL, two_by_slurm), (1, signal.SIGSTOP, None)],
+  [(0, signal.SIGKILL, two_by_slurm), (1, signal.SIGKILL, None), (1, signal.SIGSTOP, None)],
 )
 def test_who_is_left_by_a_lost_process_says_so_and_both_resume(whole, victim, number, again):
   folder, other = whole.parent / f"without-{victim}-{number}", 1 - victim
