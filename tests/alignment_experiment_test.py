@@ -207,6 +207,8 @@ def test_every_claim_is_judged_from_the_runs():
   part = judged(additive=runs(0.1, far=0.2, turned=0.5))["55"]
   assert part.verdict == Q and "a part of the steps" in part.why
   assert judged(additive=runs(0.7))["55"].verdict == C
+  unsure = judged(additive=runs(0.6))["55"]
+  assert unsure.verdict == N and "open for lexicon-additive" in unsure.why
   assert judged(additive=runs(0.1, right=0.5))["55"].verdict == N
   assert judged(location=runs(0.1))["L6"].verdict == C
   only = dataclasses.replace(config, models=("additive",))
