@@ -330,8 +330,8 @@ def _open(gains: Mapping[str, Interval]) -> str:
   """What is not resolved of claim 55 where the models have learned."""
   if unsure := [cell for cell, gain in gains.items() if gain.low <= 0]:
     return (
-      f"Whether weights tell alignment better than no weights do is open for {', '.join(unsure)}, of"
-      " which the interval holds 0: more seeds would settle."
+      f"Whether weights tell alignment better than no weights do is open for {', '.join(unsure)},"
+      " of which the interval holds 0: more seeds would settle."
     )
   return (
     "The weights tell alignment. How many steps could do with others is open, as intervals hold the"

@@ -42,9 +42,9 @@ def error_rates(config: "Config", measured: "Runs") -> Figure:
       )
     axes.set_xticks(range(len(config.models)), config.models, rotation=30, ha="right")
     axes.set_xlim(-0.6, len(config.models) - 0.4)
-    axes.set_ylim(-0.03, 1.03)
+    axes.set_ylim(-0.03, 1.25)  # with room for the legend
     figures.axes_text(axes, x="", y="alignment error rate", title=task)
-  figures.legend(panels[0], loc="lower left", bbox_to_anchor=(0, 0.12))
+  figures.legend(panels[0], loc="upper left", ncols=2)
   return figure
 
 
