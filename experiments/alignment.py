@@ -18,8 +18,8 @@ what can be trained in minutes aligns too badly there to tell the models apart.
 Command: python -m launch.run --experiment=alignment
 Time: on two cores, half of the models a process: default about 100 seconds by CPU time (12 runs x
 10 s and compiling 4 models x 15 s, / 2), smoke 15 (3 runs of 4 updates, nearly all of it
-compiling), full 7 minutes by estimate (50 runs x 13 s and compiling, / 2). A killed run goes on
-where it was.
+compiling), full 27 minutes on a busy machine and 7 by estimate (50 runs x 13 s and compiling, / 2).
+A killed run goes on where it was.
 Expect: on `lexicon` RNNsearch links all but 1% of the words right if a step's weights are held to
 be of the word that it writes, and hardly any if of the word before; the others do less well, seeds
 far apart, which leaves L6 to full. Seeds of RNNsearch agree. Turned weights change nine outputs in
