@@ -17,7 +17,8 @@ updates, nearly all of it compiling two models), full 4 to 5 minutes (60 runs x 
 killed run goes on where it was.
 Expect: reversed, the fixed vector is ahead by 0.6 nats on copy, in the last fifth of the targets as
 well; attention that knows no end state falls behind by one. Untrained, the end state heeds the word
-read last more than fifty times as much as the one read first; trained, as much at both ends.
+read last fifty times as much as the one read first; trained, the first word of the text most,
+however it was read.
 
 Rules, stated before the run. A gain is forward less reversed, paired by seed; an interval a data
 set, all of a claim holding together at 95%. Nothing is resolved on a data set unless the fixed
