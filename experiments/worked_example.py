@@ -177,6 +177,9 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   metrics = {f"weight {j + 1} at scale 1": Metric(w) for j, w in enumerate(weights)}
   for scale in sorted(scaled):
     metrics[f"largest weight at scale {scale:g}"] = Metric(float(scaled[scale].max()))
+    norms = attn.softmax_gradients(*_inputs(), scale=scale)
+    metrics[f"gradient to the scaled scores at scale {scale:g}"] = Metric(float(norms.scores))
+    metrics[f"gradient to the unscaled scores at scale {scale:g}"] = Metric(float(norms.unscaled))
   judged = _judge_steps(scores, weights, context) + _judge_scales(five, scaled)
   return record.finish(metrics=metrics, claims=judged)
 

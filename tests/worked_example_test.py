@@ -91,6 +91,10 @@ def test_a_run_judges_every_claim(tmp_path, profile):
   verdicts = {claim.number: claim.verdict for claim in result.claims}
   assert verdicts.pop("52") == results.QUALIFIED  # the example's score is not the paper's
   assert set(verdicts.values()) == {results.REPRODUCED}
+  # Doubling the scores raises the gradient to the unscaled ones, and lowers that to the scaled.
+  for to, doubled in (("scaled", 0.213), ("unscaled", 0.426)):
+    found = result.metrics[f"gradient to the {to} scores at scale 2"].mean
+    assert found == pytest.approx(doubled, abs=5e-4)
   for path in result.figures:
     assert (tmp_path / path).stat().st_size > 1000
     assert (tmp_path / path).with_suffix(".png").stat().st_size > 1000
