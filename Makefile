@@ -31,7 +31,7 @@ reproduce:  ## run the experiments and write the report (PROFILE=smoke, default 
 	begun=$$(date +%s); \
 	$(MAKE) setup; \
 	set_up=$$(date +%s); \
-	$(VENV_PYTHON) -m launch.prepare --data=g2p,reverse,walk,greek_english/forms; \
+	$(VENV_PYTHON) -m launch.prepare --data=g2p,copy,reverse,lexicon,walk,greek_english/forms; \
 	prepared=$$(date +%s); \
 	failed=0; \
 	$(VENV_PYTHON) -m launch.run --experiment=all --profile=$(PROFILE) --workdir=results || \

@@ -134,7 +134,7 @@ class Config:
   """
 
   g2p: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=800
+    _TRAIN, data=dataclasses.replace(_DATA, name="g2p"), steps=600
   )
   reverse: TrainConfig = dataclasses.replace(
     _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=600
