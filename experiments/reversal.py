@@ -30,8 +30,8 @@ vector and attention alone, reversed, have `LEARNED` % of the symbols right alon
     words were then read first. The gain below 0 on every data set, or that beyond attention's:
     contradicted. Neither time, or no data set with both above 0: not resolved. All of it on every
     one: reproduced. Else qualified. After trials, of 400 and 300 updates, which left it open, the
-    updates were made 600, the seeds five, and the model that it is held against was changed: Luong's own starts
-    from the end state too, and gained more than the fixed vector.
+    updates were made 600, the seeds five, and the model that it is held against was changed:
+    Luong's own starts from the end state too, and gained more than the fixed vector.
   19, 20 `direction`: published figures of models of 384 million parameters are not for models of
     this size to reproduce, so their direction is judged: the gain of the fixed vector in loss (19)
     or in symbol errors of decoded outputs (20). Above 0 on some data set: qualified; below on every
