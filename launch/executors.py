@@ -139,13 +139,13 @@ def local(jobs: Sequence[Job], slots: int, watcher: Watcher | None = None) -> li
         running[job] = _Running(process, environment, time.monotonic())
         threading.Thread(target=_await, args=(process, job, ended), daemon=True).start()
         watcher.started(job)
+      watcher.tick()  # before the wait, so that the shortest run is shown at work
       with contextlib.suppress(queue.Empty):
         job = ended.get(timeout=_TICK)
         one = running.pop(job)
         free.append(one.environment)
         outcomes[job] = Outcome(job, one.process.wait(), time.monotonic() - one.began)
         watcher.ended(outcomes[job])
-      watcher.tick()
   return [outcomes[job] for job in jobs]
 
 
