@@ -8,8 +8,8 @@ which a window around t suits; `reverse` says them backwards, and it misses most
 By --set=tasks= there is `lexicon` too, where modifiers change sides with their head.
 
 Command: python -m launch.run --experiment=local_vs_global
-Time: on two cores, half of the cells a process, by CPU time on a busy machine: default about 100
-seconds (18 runs x 7 s and compiling 4 models x 12 s, / 2, and 20 s), smoke about 25 (6 runs of 4
+Time: on two cores, half of the cells a process, by CPU time on a busy machine: default about 115
+seconds (18 runs x 6 s and compiling 4 models x 12 s, / 2, and 20 s), smoke about 25 (6 runs of 4
 updates, nearly all of it compiling two models), full about 6 minutes (70 runs x 7 s and 8 models x
 12 s, / 2, and a minute). A killed run goes on where it was.
 Expect: in order nothing separates the three. Backwards, local-m misses the links that its window
@@ -80,7 +80,7 @@ _LETTERS = TrainConfig(
   data=DataConfig(name="reverse", batch_size=64, bucket_edges=(13,)),
   optimizer=OptimizerConfig(learning_rate=1e-2, warmup=50),
   search=SearchConfig(beam=1),
-  steps=300,
+  steps=250,
   validate_every=None,
 )
 _VERSES = dataclasses.replace(
@@ -248,6 +248,7 @@ def profiles() -> dict[str, dict[str, Any]]:
   }  # fmt: skip
   full = {
     "cells": NAMED, "half_widths": (5, 2), "seeds": 5, "lengths": (20, 160),
+    "letters.steps": 300,
   }  # fmt: skip
   return {"smoke": smoke, "default": {}, "full": full}
 

@@ -10,7 +10,7 @@ seen the word before can look up where the walk stands. `g2p` (English spelling 
 and asks for no such thing; it is trained on in `full`, or with --set=data=walk,g2p.
 
 Command: python -m launch.run --experiment=order_of_the_step
-Time: on two cores, an order a process: default 2 to 3 minutes (15 runs x 17 s / 2, and compiling),
+Time: on two cores, an order a process: default 2 to 3 minutes (15 runs x 13 s / 2, and compiling),
 smoke 34 on a busy machine (4 runs of 6 updates, most of it compiling), full 25 minutes by estimate
 (25 runs of the walk x 50 s / 2, 25 of g2p x 60 s / 2), which has not been run. A killed run goes on
 where it was.
@@ -107,7 +107,7 @@ class Config:
   walk: TrainConfig = dataclasses.replace(
     _TRAIN,
     data=DataConfig(name=WALK, batch_size=64, bucket_edges=(13,)),
-    steps=500,
+    steps=400,
     validate_every=100,
   )
   g2p: TrainConfig = dataclasses.replace(

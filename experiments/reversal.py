@@ -10,11 +10,10 @@ length of the source; gradients are those of the end state, and of the loss, to 
 and after training.
 
 Command: python -m launch.run --experiment=reversal
-Time: on two cores, a direction a process, by estimate from CPU time on a busy machine: default 70
-to 90 seconds (20 runs x 4 s and compiling 4 models x 15 s, / 2), smoke about 20 (6 runs of 4
-updates, nearly all of it compiling two models), full 4 to 5 minutes (60 runs x 6 s and 6 models x
-15 s, / 2); g2p and the model with both, which only full has, have not been run to the end yet. A
-killed run goes on where it was.
+Time: on two cores, a direction a process: default 121 seconds (20 runs x 8 s and compiling 4 models
+x 15 s, / 2), by estimate smoke about 20 (6 runs of 4 updates, nearly all of it compiling two
+models), full 4 to 5 minutes (60 runs x 6 s and 6 models x 15 s, / 2); g2p and the model with both,
+which only full has, have not been run to the end yet. A killed run goes on where it was.
 Expect: reversed, the fixed vector is ahead by 0.6 nats on copy, in the last fifth of the targets as
 well; attention that knows no end state falls behind by one. Untrained, the end state heeds the word
 read last fifty times as much as the one read first; trained, the first word of the text most,
