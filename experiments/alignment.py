@@ -47,7 +47,6 @@ the references tell nothing: then not resolved.
 
 import dataclasses
 import functools
-import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -64,7 +63,7 @@ from attn.report import recorder, results
 from attn.report.results import Claim, Metric, Verdict
 from attn.training import OptimizerConfig, TrainConfig
 from experiments import alignment_figures as figures
-from experiments import claims, workers
+from experiments import checks, claims, workers
 from experiments.alignment_runs import (
   GLOBAL_LOCATION,
   INPUT,
@@ -137,13 +136,9 @@ class Config:
     for model in self.models:
       if model not in MODELS:
         raise configs.ConfigError(f"models has {model!r}: choose among {', '.join(MODELS)}")
-    own: dict[str, Any] = {"seed": 0, "data.name": "lexicon"}
-    own |= {f"model.{k}": getattr(ModelConfig(), k) for made in MODELS.values() for k in made}
-    for path, value in own.items():  # Another value would be overwritten.
-      if (asked := operator.attrgetter(path)(self.train)) != value:
-        raise configs.ConfigError(
-          f"train.{path} is {asked!r}: it is {value!r} in this experiment, which sets it itself"
-        )
+    own: dict[str, Any] = {"train.seed": 0, "train.data.name": "lexicon"}
+    own |= {f"train.model.{k}": getattr(ModelConfig(), k) for made in MODELS.values() for k in made}
+    checks.set_itself(self, own)
     cells(self.train, self.models, self.tasks)
 
   @property

@@ -52,7 +52,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from attn import configs
 from attn.evaluation.intervals import mean_interval
 from attn.report import recorder, results
 from attn.report.results import Metric
@@ -60,6 +59,7 @@ from experiments import anatomy_figures as figures
 from experiments import anatomy_parts as parts
 from experiments import anatomy_rules as rules
 from experiments import anatomy_scores as scores
+from experiments import checks
 
 CLAIMS = ("2", "5", "7", "29", "30", "31", "41", "43", "44", "45", "56", "58", "72")
 
@@ -86,9 +86,7 @@ class Config:
 
   def __post_init__(self) -> None:
     """Refuses what makes no model, or no interval."""
-    for name, least in (("embedding", 2), ("units", 2), ("draws", 3), ("seed", 0)):
-      if getattr(self, name) < least:
-        raise configs.ConfigError(f"{name} is {getattr(self, name)}: it must be at least {least}")
+    checks.at_least(self, embedding=2, units=2, draws=3, seed=0)
 
   @property
   def sizes(self) -> parts.Sizes:

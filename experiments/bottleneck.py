@@ -58,7 +58,6 @@ tell nothing.
 """
 
 import dataclasses
-import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -73,7 +72,7 @@ from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Metric
 from attn.training import OptimizerConfig, TrainConfig
-from experiments import bottleneck_capacity, bottleneck_recall, workers
+from experiments import bottleneck_capacity, bottleneck_recall, checks, workers
 from experiments import bottleneck_figures as drawn
 from experiments.bottleneck_capacity import Capacity
 from experiments.bottleneck_claims import Evidence, judge, overall
@@ -158,13 +157,9 @@ class Config:
       raise configs.ConfigError(f"seeds is {self.seeds}: an interval needs at least 2")
     if self.test is not None and self.test < 1:
       raise configs.ConfigError(f"test is {self.test}: at least one source has to be decoded")
-    for name, train in (("g2p", self.g2p), ("reverse", self.reverse), ("small", self.small)):
-      # Another value would be overwritten, or mislabelled.
-      data = "g2p" if name == "g2p" else "reverse"
-      wanted = {"data.name": data, "model.score": "additive", "seed": 0, "data.source_size": None}
-      for path, own in wanted.items():
-        if (asked := operator.attrgetter(path)(train)) != own:
-          raise configs.ConfigError(f"{name}.{path} is {asked!r}: it is {own!r} in this experiment")
+    for name, data in (("g2p", "g2p"), ("reverse", "reverse"), ("small", "reverse")):
+      own = {"data.name": data, "model.score": "additive", "seed": 0, "data.source_size": None}
+      checks.set_itself(self, {f"{name}.{path}": value for path, value in own.items()})
     for name, (_, edges) in self.data.items():
       if list(edges) != sorted(set(edges)) or not edges:
         raise configs.ConfigError(f"{name}_edges is {edges}: it must be rising lengths")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float, Int
 
-from attn.configs import ConfigError
+from experiments import checks
 
 REALS, BITS = KINDS = ("32-bit reals", "1 bit a component")
 
@@ -38,11 +38,8 @@ class Capacity:
 
   def __post_init__(self) -> None:
     """Refuses what has no widths to compare, or no interval."""
-    if len(self.widths) < 2 or list(self.widths) != sorted(set(self.widths)) or self.widths[0] < 1:
-      raise ConfigError(f"capacity.widths is {self.widths}: it must be at least two rising widths")
-    for name, least in (("words", 1), ("vocabulary", 2), ("sentences", 3)):
-      if getattr(self, name) < least:
-        raise ConfigError(f"capacity.{name} is {getattr(self, name)}: it must be at least {least}")
+    checks.two_rising("capacity.widths", self.widths)
+    checks.at_least(self, "capacity.", words=1, vocabulary=2, sentences=3)
 
   @property
   def bits(self) -> float:

@@ -18,8 +18,8 @@ import numpy as np
 import optax
 
 import attn
-from attn.configs import ConfigError
 from attn.models import cells
+from experiments import checks
 
 BEFORE, AFTER, ATTENDED = ARMS = ("before", "after", "attention")
 
@@ -52,11 +52,8 @@ class Recall:
 
   def __post_init__(self) -> None:
     """Refuses what has no widths to compare, or no interval."""
-    if len(self.widths) < 2 or list(self.widths) != sorted(set(self.widths)) or self.widths[0] < 1:
-      raise ConfigError(f"recall.widths is {self.widths}: it must be at least two rising widths")
-    for name, least in (("pairs", 2), ("values", 2), ("lists", 1), ("steps", _LAST), ("seeds", 3)):
-      if getattr(self, name) < least:
-        raise ConfigError(f"recall.{name} is {getattr(self, name)}: it must be at least {least}")
+    checks.two_rising("recall.widths", self.widths)
+    checks.at_least(self, "recall.", pairs=2, values=2, lists=1, steps=_LAST, seeds=3)
 
 
 Recalled = dict[str, list[list[float]]]  # arm to a width to a seed: values named right, %

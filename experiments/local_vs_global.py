@@ -41,7 +41,6 @@ says that a window breaks and what is repaired only where intervals of the diffe
 
 import dataclasses
 import functools
-import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -53,8 +52,8 @@ from attn.data.config import DataConfig
 from attn.decoding.config import SearchConfig
 from attn.report import recorder, results
 from attn.training import OptimizerConfig, TrainConfig
+from experiments import checks, sweeps, workers
 from experiments import local_vs_global_figures as drawn
-from experiments import sweeps, workers
 from experiments.local_vs_global_claims import BEST, NAMED, PAPER_WIDTH, judge, metrics
 from experiments.local_vs_global_programs import (
   LOCAL,
@@ -150,11 +149,7 @@ class Config:
     own = {"letters.data.name": "reverse", "verses.data.name": VERSES}
     for side in ("letters", "verses"):
       own |= {f"{side}.seed": 0, f"{side}.model.score": "general", f"{side}.model.window": "global"}
-    for path, value in own.items():  # Another value would be overwritten, or mislabelled.
-      if (asked := operator.attrgetter(path)(self)) != value:
-        raise configs.ConfigError(
-          f"{path} is {asked!r}: it is {value!r} in this experiment, which sets it itself"
-        )
+    checks.set_itself(self, own)
     for one in cells(self).values():
       one.resolved(self)
 

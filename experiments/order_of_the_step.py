@@ -54,7 +54,6 @@ orders whose score has seen y_{i-1} and the others lies on one side of 0.
 """
 
 import dataclasses
-import operator
 import os
 import pathlib
 from typing import Any
@@ -68,8 +67,8 @@ from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Metric
 from attn.training import OptimizerConfig, TrainConfig
+from experiments import checks, workers
 from experiments import order_of_the_step_figures as drawn
-from experiments import workers
 from experiments.order_of_the_step_claims import Evidence, apart, judge
 from experiments.order_of_the_step_jacobians import ORDERS, TITLES, papers
 from experiments.order_of_the_step_jacobians import measure as dependencies
@@ -137,11 +136,9 @@ class Config:
         f"orders is {self.orders}: it must be bahdanau, luong and others of {', '.join(ORDERS)}"
       )
     for name in (WALK, G2P):
-      train = getattr(self, name)
-      for path, own in (("data.name", name), ("model.order", "bahdanau"), ("seed", 0)):
-        if (asked := operator.attrgetter(path)(train)) != own:
-          raise configs.ConfigError(f"{name}.{path} is {asked!r}: it is {own!r} in this experiment")
-      if train.validate_every is None:
+      own = {"data.name": name, "model.order": "bahdanau", "seed": 0}
+      checks.set_itself(self, {f"{name}.{path}": value for path, value in own.items()})
+      if getattr(self, name).validate_every is None:
         raise configs.ConfigError(f"{name}.validate_every is none: the curves are drawn from it")
 
   @property

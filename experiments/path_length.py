@@ -34,7 +34,6 @@ step), paired by seed. Intervals hold together at 95%.
 """
 
 import dataclasses
-import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -50,7 +49,7 @@ from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Claim, Metric, Verdict
 from attn.training import OptimizerConfig, TrainConfig
-from experiments import claims, workers
+from experiments import checks, claims, workers
 from experiments import path_length_figures as figures
 from experiments import path_length_graph as graph
 from experiments.path_length_graph import Paths
@@ -127,16 +126,11 @@ class Config:
       )
     if self.pairs not in _SIDES:
       raise configs.ConfigError(f"pairs is {self.pairs}: there are 1 or 2 to train")
-    for name, least in (("words", 3), ("sentences", 1)):
-      if getattr(self, name) < least:
-        raise configs.ConfigError(f"{name} is {getattr(self, name)}: it must be at least {least}")
-    own: dict[str, Any] = {"seed": 0, "data.name": "reverse"}
-    own |= {f"model.{name}": getattr(ModelConfig(), name) for arm in ARMS.values() for name in arm}
-    for path, value in own.items():  # Another value would be overwritten.
-      if (asked := operator.attrgetter(path)(self.train)) != value:
-        raise configs.ConfigError(
-          f"train.{path} is {asked!r}: it is {value!r} in this experiment, which sets it itself"
-        )
+    checks.at_least(self, words=3, sentences=1)
+    own: dict[str, Any] = {"train.seed": 0, "train.data.name": "reverse"}
+    for name in (name for arm in ARMS.values() for name in arm):
+      own[f"train.model.{name}"] = getattr(ModelConfig(), name)
+    checks.set_itself(self, own)
     for arm in ARMS:
       resolved(self.train, arm, self.seed)
 

@@ -42,7 +42,6 @@ vector and attention alone, reversed, have `LEARNED` % of the symbols right alon
 
 import dataclasses
 import functools
-import operator
 import os
 import pathlib
 from collections.abc import Mapping
@@ -59,8 +58,8 @@ from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Metric
 from attn.training import OptimizerConfig, TrainConfig
+from experiments import checks, workers
 from experiments import reversal_figures as figures
-from experiments import workers
 from experiments.reversal_claims import TIMES, gain, judge
 from experiments.reversal_runs import (
   ARMS,
@@ -134,9 +133,7 @@ class Config:
 
   def __post_init__(self) -> None:
     """Refuses too few seeds, data sets or words, and what the experiment sets itself."""
-    for name, least in (("seeds", 3), ("words", 3), ("sentences", 1)):
-      if getattr(self, name) < least:
-        raise configs.ConfigError(f"{name} is {getattr(self, name)}: it must be at least {least}")
+    checks.at_least(self, seeds=3, words=3, sentences=1)
     if self.test is not None and self.test < 1:
       raise configs.ConfigError(f"test is {self.test}: at least one source has to be decoded")
     if not self.data or len(set(self.data)) < len(self.data):
@@ -147,14 +144,11 @@ class Config:
       )
     if list(self.edges) != sorted({*self.edges}) or not self.edges:
       raise configs.ConfigError(f"edges is {self.edges}: it must be rising lengths")
-    own: dict[str, Any] = {"seed": 0, "data.name": "copy", "model.reverse_source": False}
+    own: dict[str, Any] = {"train.seed": 0, "train.data.name": "copy"}
+    own["train.model.reverse_source"] = False
     names = {name for arm in ARMS.values() for name in arm}
-    own |= {f"model.{name}": getattr(_TRAIN.model, name) for name in sorted(names)}
-    for path, value in own.items():  # Another value would be overwritten.
-      if (asked := operator.attrgetter(path)(self.train)) != value:
-        raise configs.ConfigError(
-          f"train.{path} is {asked!r}: it is {value!r} in this experiment, which sets it itself"
-        )
+    own |= {f"train.model.{name}": getattr(_TRAIN.model, name) for name in sorted(names)}
+    checks.set_itself(self, own)
     for arm in ARMS:
       resolved(self.train, self.data[0], arm, REVERSED)
 

@@ -61,12 +61,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import attn
-from attn.configs import ConfigError
 from attn.data import catalog
 from attn.evaluation import intervals
 from attn.report import recorder, results
 from attn.report.results import Metric
 from attn.training import TrainConfig
+from experiments import checks
 from experiments import score_scale_draws as draws
 from experiments import score_scale_figures as drawn
 from experiments import score_scale_real as real
@@ -119,10 +119,9 @@ class Config:
     for name, least in (("positions", 2), ("hidden", 1), ("draws", 6), ("variance_draws", 2)):
       if getattr(self, name) < least:
         raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
-    for path in ("seed", "data.name", "model.score", "model.order", "model.cell", "model.units"):
-      asked, own = (operator.attrgetter(path)(train) for train in (self.train, real.TRAIN))
-      if asked != own:
-        raise ConfigError(f"train.{path} is {asked!r}: it is {own!r} in this experiment")
+    paths = ("seed", "data.name", "model.score", "model.order", "model.cell", "model.units")
+    own = {f"train.{path}": operator.attrgetter(path)(real.TRAIN) for path in paths}
+    checks.set_itself(self, own)
 
   @property
   def all_seeds(self) -> range:

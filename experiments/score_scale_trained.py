@@ -19,6 +19,7 @@ import optax
 
 import attn
 from attn.configs import ConfigError
+from experiments import checks
 
 RAW, SCALED, ADDITIVE = SCORES = ("raw", "scaled", "additive")
 
@@ -51,15 +52,12 @@ class Matching:
 
   def __post_init__(self) -> None:
     """Refuses what gives no comparison between widths, or no interval."""
-    if len(self.widths) < 2 or list(self.widths) != sorted(set(self.widths)) or self.widths[0] < 1:
-      raise ConfigError(f"matching.widths is {self.widths}: it must be at least two rising widths")
+    checks.two_rising("matching.widths", self.widths)
     if not self.adam or not self.sgd or min(*self.adam, *self.sgd) <= 0:
       raise ConfigError(
         f"matching.adam is {self.adam} and matching.sgd {self.sgd}: each must be positive rates"
       )
-    for name, least in (("items", 2), ("features", 1), ("steps", _LAST), ("seeds", 3)):
-      if getattr(self, name) < least:
-        raise ConfigError(f"matching.{name} is {getattr(self, name)}: it must be at least {least}")
+    checks.at_least(self, "matching.", items=2, features=1, steps=_LAST, seeds=3)
 
   @property
   def settings(self) -> tuple[str, ...]:

@@ -33,7 +33,6 @@ with its intervals over seeds.
 import dataclasses
 import functools
 import math
-import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -49,7 +48,7 @@ from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Claim, Metric, Verdict
 from attn.training import OptimizerConfig, TrainConfig
-from experiments import claims, workers
+from experiments import checks, claims, workers
 from experiments import teacher_forcing_figures as figures
 from experiments import teacher_forcing_programs as programs
 from experiments.teacher_forcing_programs import KINDS, Program
@@ -103,18 +102,12 @@ class Config:
 
   def __post_init__(self) -> None:
     """Refuses too few seeds, shares without 0, and what the experiment sets itself."""
-    for name, least in (("seeds", 3), ("places", 1), ("words", 3)):
-      if getattr(self, name) < least:
-        raise configs.ConfigError(f"{name} is {getattr(self, name)}: it must be at least {least}")
+    checks.at_least(self, seeds=3, places=1, words=3)
     if self.test is not None and self.test < 1:
       raise configs.ConfigError(f"test is {self.test}: at least one source has to be decoded")
     if list(self.shares) != sorted({*self.shares}) or 0.0 not in self.shares:
       raise configs.ConfigError(f"shares is {self.shares}: it must be rising shares, 0 among them")
-    for path, value in (("seed", 0), ("objective.sampling", 0.0)):  # would be overwritten
-      if (asked := operator.attrgetter(path)(self.train)) != value:
-        raise configs.ConfigError(
-          f"train.{path} is {asked!r}: it is {value!r} in this experiment, which sets it itself"
-        )
+    checks.set_itself(self, {"train.seed": 0, "train.objective.sampling": 0.0})
     self.cells()
 
   @property

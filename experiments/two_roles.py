@@ -28,7 +28,6 @@ Rules, stated before the run.
 """
 
 import dataclasses
-import operator
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -42,7 +41,7 @@ from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Claim, Metric, Verdict
 from attn.training import OptimizerConfig, TrainConfig
-from experiments import claims, workers
+from experiments import checks, claims, workers
 from experiments import two_roles_figures as figures
 from experiments import two_roles_recall as recalling
 from experiments.two_roles_recall import ARMS, Found, Recall
@@ -108,11 +107,7 @@ class Config:
     own: dict[str, Any] = {"train.seed": 0, "g2p.seed": 0, "g2p.data.name": "g2p"}
     own |= {f"train.model.{k}": getattr(ModelConfig(), k) for k in MODELS["dot"]}
     own |= {"g2p.model.memory": "shared", "g2p.model.units": _MODEL.units}
-    for path, value in own.items():  # Another value would be overwritten.
-      if (asked := operator.attrgetter(path)(self)) != value:
-        raise configs.ConfigError(
-          f"{path} is {asked!r}: it is {value!r} in this experiment, which sets it itself"
-        )
+    checks.set_itself(self, own)
 
   @property
   def all_seeds(self) -> range:
