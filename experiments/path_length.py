@@ -11,7 +11,7 @@ word j to output i of n, counted from 0.
 Command: python -m launch.run --experiment=path_length
 Time: on two cores, a process for each cell: default 84 seconds (12 runs x 9 s and compiling 4
 models x 16 s, / 2), smoke 52 on a busy one and about 25 by CPU time (6 runs of 4 updates, nearly
-all of it compiling two models), full 40 minutes by estimate (20 runs x 4 min / 2); full has not
+all of it compiling two models), full 15 minutes by estimate (20 runs x 90 s / 2); full has not
 been run yet. A killed run goes on where it was.
 Expect: paths that grow by one or two steps a word without attention and are 4 at any length with
 it. Untrained, ten words between divide the gradient by 5 to 25 without attention and leave it as it
@@ -149,7 +149,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     "sentences": 16,
   }  # fmt: skip
   full = {
-    "train.steps": 4000, "train.model.units": 128, "train.model.alignment": 128,
+    "train.steps": 1500, "train.model.units": 128, "train.model.alignment": 128,
     "train.model.maxout": 128, "seeds": 5, "lengths": (4, 8, 16, 32, 64), "sentences": 128,
   }  # fmt: skip
   return {"smoke": smoke, "default": {}, "full": full}
