@@ -18,8 +18,8 @@ know the question before a list is read into one state (`bottleneck_recall`).
 Command: python -m launch.run --experiment=bottleneck
 Time: on two cores, a model a process: default 297 seconds (6 runs x 20 s and 12 runs x 25 s, / 2,
 compiling 30 s, recall 50 s, untrained vectors 10 s), smoke 15 to 25 seconds (8 runs of 12 updates,
-most of it compiling), full 2.5 hours by estimate (20 runs x 15 min / 2), of which 6 minutes are for
-all that is small. The last has not been run yet. A killed run goes on where it was.
+most of it compiling), full an hour by estimate (20 runs x 5 min / 2), of which 6 minutes are for all
+that is small. The last has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
 none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors. 8000
 untrained components hold 50 words out of 20,000, also as bits; 250 hold 2 of them. Unknown letters
@@ -219,7 +219,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     **both(model__units=256, model__embedding=128, model__alignment=128, model__maxout=128,
            model__dropout=0.2, data__batch_size=128, optimizer__learning_rate=3e-3,
            optimizer__warmup=100, search__beam=5),
-    "g2p.steps": 9000, "reverse.steps": 3000, "small.steps": 600, "seeds": 5, "test": None,
+    "g2p.steps": 3000, "reverse.steps": 1000, "small.steps": 600, "seeds": 5, "test": None,
     "widths": (16, 32, 128), "beyond": 12, "capacity.sentences": 20,
     "recall.steps": 2000,
   }  # fmt: skip
