@@ -22,7 +22,7 @@ of the largest weight: as the dictionary has it, a TSV of source and target word
 With --nbest=N each line becomes up to N lines, as Moses writes them, best first and in the order
 of the input: number of the line from 0, text, score.
 
-  0 ||| AH0 T EH1 N SH AH0 N ||| -0.021358
+  0 ||| AH T EH N SH AH N ||| -0.021358
 
 --attention writes, for each hypothesis, `source` and `target` (their symbols, </s> where they end;
 a target cut at its limit has none), `weights` (a row for each symbol of `target`, a column for each

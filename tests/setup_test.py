@@ -66,6 +66,7 @@ def test_python_too_old(checkout: pathlib.Path, target: str) -> None:
   line = complaint(make(checkout, target, f"PYTHON={old}"))
   assert "Python 3.11 or newer is needed" in line
   assert "3.8.10" in line
+  assert "make setup PYTHON=" in line  # without a target `make` shows its help
   assert not (checkout / ".venv").exists()
 
 

@@ -12,9 +12,11 @@ fail() {
 # Exits with one line unless "$1" runs and is new enough; sets `version`.
 check_python() {
   version=$("$1" -c 'import sys; print(".".join(map(str, sys.version_info[:3])))' 2>/dev/null) ||
-    fail "cannot run '$1': install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3"
+    fail "cannot run '$1': install Python 3.11 or newer, or name one:" \
+      "make $what PYTHON=/path/to/python3"
   "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-    fail "Python 3.11 or newer is needed, but '$1' is $version: name another: make PYTHON=python3.12"
+    fail "Python 3.11 or newer is needed, but '$1' is $version: name another:" \
+      "make $what PYTHON=python3.12"
 }
 
 # Succeeds where $venv works and was made from what the digest "$1" is of.
