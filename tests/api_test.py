@@ -23,7 +23,7 @@ FUNCTIONS = {
 every_function = pytest.mark.parametrize("name", sorted(FUNCTIONS))
 README = pathlib.Path(__file__).parent.parent / "README.md"
 SIGNATURE = re.compile(r"(\([a-z,+]*\),?)+->(\([a-z,]*\),?)+")
-SOURCE = re.compile(r"Source: .{,60}?(Bahdanau|Luong|Vaswani|Shannon|Graves).{,30}? (19|20)\d\d")
+SOURCE = re.compile(r"Source: .{,60}?\b[A-Z][a-z]+( et al\.| and [A-Z][a-z]+)? (19|20)\d\d\b")
 # A shape must be known when a program is traced, so it cannot be an array.
 SHAPES = {"length_mask": ["size"]}
 
