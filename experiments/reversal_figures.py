@@ -32,7 +32,7 @@ def loss(runs: Runs, edges: Sequence[int]) -> Figure:
     for axes, ticks in ((left, places), (right, labels)):
       axes.set_xticks(range(len(ticks)), ticks)
       axes.set_ylim(0, highest)
-  figures.legend(panels[0])
+  figures.legend_below(panels[0])
   return figure
 
 
@@ -43,9 +43,8 @@ def _message(runs: Runs) -> str:
       arm: paired_interval(*([one.loss for one in ways[way]] for way in DIRECTIONS))
       for arm, ways in arms.items()
     }
-    of = " and ".join(f"{-one.mean:+.2f} nats ({arm})" for arm, one in gains.items())
-    told.append(f"{of} on {name}")
-  return f"Reading from the end changes the loss by {'; '.join(told)}"
+    told.append(f"on {name} {', '.join(f'{-one.mean:+.2f} ({arm})' for arm, one in gains.items())}")
+  return f"Reading from the end changes the loss, in nats, {'; '.join(told)}"
 
 
 def gradient(runs: Runs) -> Figure:

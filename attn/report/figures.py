@@ -90,6 +90,14 @@ def legend(axes: Axes, **options: Any) -> None:
   axes.legend(**{"fontsize": _TICK, "framealpha": 0.85, "edgecolor": "none", **options})
 
 
+def legend_below(axes: Axes, columns: int = 3) -> None:
+  """One legend for all panels of a figure, below them, of the series in one of the panels."""
+  figure = axes.get_figure(root=True)
+  assert figure is not None
+  shown = axes.get_legend_handles_labels()
+  figure.legend(*shown, loc="outside lower center", ncols=columns, fontsize=_TICK, edgecolor="none")
+
+
 def line(
   axes: Axes,
   x: Sequence[float] | np.ndarray,
