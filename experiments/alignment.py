@@ -377,9 +377,7 @@ def _judge_local(config: Config, measured: Runs) -> Claim:
 
 
 def _told(found: Mapping[str, Interval]) -> str:
-  return ", ".join(
-    f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}] ({cell})" for cell, one in found.items()
-  ) or "none were trained"  # fmt: skip
+  return ", ".join(f"{one:.2f} ({cell})" for cell, one in found.items()) or "none were trained"
 
 
 def _metrics(config: Config, measured: Runs) -> dict[str, Metric]:

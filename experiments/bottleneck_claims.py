@@ -330,9 +330,7 @@ def _untrained(learned: bool) -> str:
 
 
 def _points(differences: Mapping[Any, Interval]) -> str:
-  return ", ".join(
-    f"{name} {d.mean:+.1f} points [{d.low:+.1f}, {d.high:+.1f}]" for name, d in differences.items()
-  )
+  return ", ".join(f"{name} {gap:+.1f} points" for name, gap in differences.items())
 
 
 def _least(differences: Mapping[str, Interval]) -> tuple[float, float]:

@@ -139,7 +139,7 @@ def _judge_bits(measured: Measured) -> list[Claim]:
   share, languages = 100 * sentence / kept.bits, measured.languages
   level_words = "; ".join(
     f"{lang.name}: {lang.uniform - lang.saved.mean:.2f} bits a word against {lang.uniform:.2f},"
-    f" {_interval(lang.saved)} less"
+    f" {lang.saved:.2f} less"
     for lang in languages
   )
   kept_all = all(lang.rarest_kept >= lang.commonest_dropped for lang in languages)
@@ -289,7 +289,3 @@ def _judge_memory(measured: Measured) -> list[Claim]:
 def backend() -> str:
   """What the times are of."""
   return jax.default_backend().upper()
-
-
-def _interval(interval: Interval) -> str:
-  return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}]"

@@ -267,9 +267,9 @@ def as_table(data: str, measured: Measured) -> str:
     cells = [SYSTEMS[system]]
     for measure in chosen:
       known = orders.values(rows, measure)
-      cells.append(_told(mean_interval(known), 1) if known else "")
+      cells.append(f"{mean_interval(known):.1f}" if known else "")
     cells += [
-      _told(perplexity(rows), 2),
+      f"{perplexity(rows):.2f}",
       f"{mean_interval([row['speed'] for row in rows]).mean:,.0f}",
     ]
     published = (
@@ -280,10 +280,6 @@ def as_table(data: str, measured: Measured) -> str:
     lines.append([*cells, f"{rows[0]['parameters']:,}", "; ".join(published)])
   lines.insert(1, ["---"] * len(lines[0]))
   return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _told(one: Interval, digits: int) -> str:
-  return f"{one.mean:.{digits}f} [{one.low:.{digits}f}, {one.high:.{digits}f}]"
 
 
 def _metrics(found: Mapping[str, Measured], pairs: Sequence[Pair]) -> dict[str, Metric]:

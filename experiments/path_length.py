@@ -363,9 +363,7 @@ def _judge_gradients(counted: Verdict, measured: Mapping[str, Sequence[Measured]
 
 
 def _told(found: Mapping[str, Interval]) -> str:
-  return ", ".join(
-    f"{one.mean:+.2f} [{one.low:+.2f}, {one.high:+.2f}] ({arm})" for arm, one in found.items()
-  )
+  return ", ".join(f"{one:+.2f} ({arm})" for arm, one in found.items())
 
 
 def _metrics(measured: Mapping[str, Sequence[Measured]]) -> dict[str, Metric]:

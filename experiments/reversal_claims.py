@@ -237,10 +237,7 @@ def _where(found: Mapping[str, Interval], able: Runs) -> str:
 
 
 def _told(found: Mapping[str, Interval], unit: str) -> str:
-  return ", ".join(
-    f"{name} {one.mean:+.3g} {unit} [{one.low:+.3g}, {one.high:+.3g}]"
-    for name, one in found.items()
-  ) or "not measured"  # fmt: skip
+  return ", ".join(f"{name} {one:+.3g} {unit}" for name, one in found.items()) or "not measured"
 
 
 def _perplexities(runs: Runs) -> str:

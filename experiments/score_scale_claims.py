@@ -286,9 +286,8 @@ def _where(differences: Mapping[str, Interval]) -> str:
 
 
 def _points(differences: Mapping[str, Interval]) -> str:
-  return ", ".join(
-    f"{setting} {d.mean:+.1f} [{d.low:+.1f}, {d.high:+.1f}]" for setting, d in differences.items()
-  ) or "nothing learned"  # fmt: skip
+  told = (f"{setting} {difference:+.1f}" for setting, difference in differences.items())
+  return ", ".join(told) or "nothing learned"
 
 
 def _highest(differences: Mapping[str, Interval]) -> tuple[float, float] | None:

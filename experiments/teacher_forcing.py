@@ -43,7 +43,7 @@ import numpy as np
 from attn import configs
 from attn.data import catalog
 from attn.data.config import DataConfig
-from attn.evaluation.intervals import Interval, mean_interval, paired_interval
+from attn.evaluation.intervals import mean_interval, paired_interval
 from attn.models import ModelConfig
 from attn.report import recorder, results
 from attn.report.results import Claim, Metric, Verdict
@@ -259,7 +259,7 @@ def judge(
     f" {words} words: {waiting}; where words are chosen: {chosen}% or more. A word moves logits"
     f" up to its place by {max(one.before for one in found.values()):.1g} at most. Greedy outputs"
     f" along themselves: {gap:.1g} nats apart at most. Fed its own words, a model trained on the"
-    f" truth loses {_told(grows, 'nats')} a symbol more, and is wrong {_told(more, 'points')} more"
+    f" truth loses {grows:+.2g} nats a symbol more, and is wrong {more:+.2g} points more"
     " often right after its first error",
     **claims.told(
       at_once(list(found.values()), gap),
@@ -272,10 +272,6 @@ def judge(
       contradicted="A loss depends on later words, or on how the words came, or nothing is saved.",
     ),
   )
-
-
-def _told(found: Interval, unit: str) -> str:
-  return f"{found.mean:+.2g} {unit} [{found.low:+.2g}, {found.high:+.2g}]"
 
 
 def _metrics(

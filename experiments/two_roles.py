@@ -254,7 +254,7 @@ def _judge_arithmetic(again: Mapping[str, Mapping[str, float]]) -> Claim:
 def _judge_compromise(paid: Mapping[str, Interval], contained: float) -> Claim:
   """Claim 79."""
   verdict = compromises(list(paid.values()))
-  listed = ", ".join(f"{at} {x.mean:+.3f} [{x.low:+.3f}, {x.high:+.3f}]" for at, x in paid.items())
+  listed = ", ".join(f"{at} {cost:+.3f}" for at, cost in paid.items())
   largest = max(paid.values(), key=lambda cost: cost.low)
   where = [at for at, cost in paid.items() if cost.low > EQUAL]
   against = [at for at, cost in paid.items() if cost.high < -EQUAL]

@@ -280,6 +280,12 @@ def test_one_value_says_nothing_about_the_spread():
   assert mean_interval([7.0]) == (7.0, -math.inf, math.inf, 1)
 
 
+def test_an_interval_is_written_as_a_mean_with_its_ends():
+  interval = mean_interval([1.0, 2.0, 3.0])
+  assert f"{interval:+.1f}" == "+2.0 [-0.5, +4.5]"
+  assert f"{interval}" == str(interval)
+
+
 def test_equal_values_have_no_spread():
   assert mean_interval([0.25] * 3) == (0.25, 0.25, 0.25, 3)
 

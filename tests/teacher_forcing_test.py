@@ -104,7 +104,8 @@ def test_the_claim_tells_what_was_counted_and_measured():
   found = {"one": Found(LESS, SAME, 0.0, 0.1), "other": Found(FREE, SAME, 0.0, 0.1)}
   claim = teacher_forcing.judge(found, runs, 5)
   assert claim.number == "6" and claim.verdict == Q
-  assert "+1 nats [+0.75, +1.2]" in claim.measured and "+30 points" in claim.measured
+  assert "+1 [+0.75, +1.2] nats" in claim.measured
+  assert "+30 [+30, +30] points" in claim.measured
   assert "0% (other) to 33% (one)" in claim.why
   torn = {0.0: [dataclasses.replace(one, gap=0.1) for one in runs[0.0]]}
   assert teacher_forcing.judge(found, torn, 5).verdict == C

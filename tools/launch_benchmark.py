@@ -56,14 +56,11 @@ def main(values: absl_flags.FlagValues) -> int:
   for part in repeats[0][0]:
     told = mean_interval([1e3 * _slope(sizes, [one[part] for one in row]) for row in repeats])
     largest = mean_interval([row[-1][part] for row in repeats])
-    print(
-      f"  {part:<10} {told.mean:6.2f} [{told.low:.2f}, {told.high:.2f}];"
-      f" {largest.mean:.2f} s for {sizes[-1]:,}"
-    )
+    print(f"  {part:<10} {told:.2f}; {largest.mean:.2f} s for {sizes[-1]:,}")
   collecting = mean_interval(_collect(values.collect, values.repeats))
-  print(f"collecting {values.collect:,} finished runs: {_seconds(collecting)}")
+  print(f"collecting {values.collect:,} finished runs: {collecting:.2f} s, n = {collecting.n}")
   start = mean_interval([_timed_start() for _ in range(values.repeats)])
-  print(f"starting Python, jax and attn, which every real run pays: {_seconds(start)}")
+  print(f"starting Python, jax and attn, which every real run pays: {start:.2f} s, n = {start.n}")
   return 0
 
 
@@ -71,10 +68,6 @@ def _slope(sizes: Sequence[int], seconds: Sequence[float]) -> float:
   import numpy as np
 
   return float(np.polyfit(sizes, seconds, 1)[0])
-
-
-def _seconds(interval: Any) -> str:
-  return f"{interval.mean:.2f} [{interval.low:.2f}, {interval.high:.2f}] s, n = {interval.n}"
 
 
 def _timed_start() -> float:

@@ -14,13 +14,18 @@ Values = Sequence[float] | Float[np.ndarray, " n"]
 class Interval(NamedTuple):
   """A mean, where it lies with the chosen confidence, and of how many values it is.
 
-  One value has no spread to judge by: its interval is the whole line.
+  One value has no spread to judge by: its interval is the whole line. Formatted with a
+  specification for numbers, as in `f"{interval:.2f}"`, it reads `mean [low, high]`.
   """
 
   mean: float
   low: float
   high: float
   n: int
+
+  def __format__(self, spec: str) -> str:
+    """Writes mean and ends by `spec`, or as a tuple without one."""
+    return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]" if spec else str(self)
 
 
 def mean_interval(values: Values, level: float = 0.95) -> Interval:
