@@ -69,7 +69,10 @@ class Outcome:
     """What the log of a job that failed says of it, on one line; '' for one that did not."""
     if self.code == 0:
       return ""
-    text = self.job.log.read_text(encoding="utf-8", errors="replace")
+    try:
+      text = self.job.log.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:  # somebody has tidied up meanwhile
+      text = ""
     last = _last_words(text)
     if self.code < 0:
       last = f"killed by {signal.Signals(-self.code).name}" + (f" after: {last}" if last else "")
@@ -242,7 +245,8 @@ def _none_left(running: Mapping[Job, _Running]) -> Iterator[None]:
       process.terminate()
     if processes:
       told = f"ending {len(processes)} runs, which save what they have (Ctrl-C: at once)"
-      print(told, file=sys.stderr, flush=True)
+      with contextlib.suppress(OSError):  # the terminal may be gone, and they are to be waited for
+        print(told, file=sys.stderr, flush=True)
     deadline = time.monotonic() + _GRACE
     for process in processes:
       try:

@@ -35,7 +35,8 @@ _SWITCHED = ("true", "false", "t", "f", "1", "0")  # what absl takes as the valu
 # Failures of the machine, not of the program; worth one line wherever they come up.
 _MACHINE = (
   errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR,
-  errno.EISDIR, errno.EIO,
+  errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO, errno.ESTALE,
+  errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
 )  # fmt: skip
 
 # Exceptions of the library whose message is the one line a user needs. Named, not imported: one
@@ -233,23 +234,37 @@ def parse(values: flags.FlagValues, arguments: list[str]) -> None:
 
 def _leftovers(values: flags.FlagValues, arguments: list[str], left: list[str]) -> Iterator[str]:
   """Yields a complaint for each unknown flag and each argument that belongs to none."""
+  at = -1
   for word in left:
     name, _, value = word.lstrip("-").partition("=")
-    at = arguments.index(word)
-    before = arguments[at - 1] if at else ""
+    places = (i for i in range(at + 1, len(arguments)) if arguments[i] == word)
+    # The same word may also be a value that a flag has taken.
+    at = next((i for i in places if not i or not _takes(values, arguments[i - 1])), len(arguments))
+    before = arguments[at - 1] if 0 < at < len(arguments) else ""
     if word.startswith("-") and name:
       if "." in name:
         following = arguments[at + 1 : at + 2]
         value = value or next((v for v in following if not v.startswith("-")), "VALUE")
         yield f"unknown flag --{name} (a field is set by --set={name}={value})"
       else:
-        yield f"unknown flag --{name}" + nearest(name, values)
-    elif before.lstrip("-") in values and values[before.lstrip("-")].boolean:
-      switched = word.lower() in _SWITCHED
+        off = [f"no{one}" for one in values if values[one].boolean and name.startswith("no")]
+        yield f"unknown flag --{name}" + nearest(name, [*values, *off])
+    elif _takes(values, before) is False:
+      switched = word.lower() in _SWITCHED and before.lstrip("-") in values
       advice = f"write {before}={word}" if switched else f"remove it, {before} takes no value"
       yield f"unexpected argument {word!r} after {before}: {advice}"
     else:
       yield f"unexpected argument {word!r} (a value follows its flag as --flag=value)"
+
+
+def _takes(values: flags.FlagValues, word: str) -> bool | None:
+  """Whether what follows an argument is its value; None where it is no flag, or holds its value."""
+  name = word.lstrip("-")
+  if not word.startswith("-"):
+    return None
+  if name in values:
+    return not values[name].boolean
+  return False if name.startswith("no") and _takes(values, f"-{name[2:]}") is False else None
 
 
 def command_line(command: str) -> list[str]:
@@ -370,12 +385,16 @@ def run(
   if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may be in no encoding at all
     sys.stdout.reconfigure(errors="backslashreplace")
   for name in ("SIGTERM", "SIGHUP"):
-    if hasattr(signal, name):
-      signal.signal(getattr(signal, name), _terminate)
+    number = getattr(signal, name, None)
+    if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+      signal.signal(number, _terminate)
   sys.exit(_run(command, main, values, doc or "", " The same command resumes." if resumes else ""))
 
 
 def _terminate(number: int, _: FrameType | None) -> None:
+  if number == getattr(signal, "SIGHUP", None):
+    # A terminal that goes says so twice, by its shell and by the system: that is no second order.
+    signal.signal(number, signal.SIG_IGN)
   raise Terminated(number)
 
 
@@ -387,11 +406,13 @@ def _run(
   hint: str,
 ) -> int:
   try:
-    if any(word in ("--help", "-h", "-help", "--helpfull") for word in sys.argv[1:]):
+    helped = any(word in ("--help", "-h", "-help", "--helpfull") for word in sys.argv[1:])
+    if not helped:
+      parse(values, sys.argv[1:])
+    if helped or values.help:  # --help=true
       print(help_text(doc, values))
       code = 0
     else:
-      parse(values, sys.argv[1:])
       memory.restart_in_huge_pages()
       parent.end_with_it()
       code = main(values)

@@ -1,5 +1,6 @@
 """How a sweep's processes are run here, and what one sees of them meanwhile."""
 
+import errno
 import io
 import json
 import os
@@ -121,6 +122,41 @@ def test_a_machine_without_a_driver_has_no_gpus(tmp_path, monkeypatch):
 def test_the_last_line_of_a_failure(tmp_path, program, told):
   (outcome,) = executors.local([job(tmp_path, "job", program)], 1)
   assert outcome.error.startswith(told) and bool(outcome.error) == bool(told)
+
+
+def test_a_failure_whose_log_somebody_has_deleted(tmp_path):
+  log = tmp_path / "job.log"
+  program = f"import os, sys; os.unlink({str(log)!r}); sys.exit(3)"
+  (outcome,) = executors.local([job(tmp_path, "job", program)], 1)
+  assert outcome.error == "exit code 3, nothing in its log"
+
+
+class Gone(io.StringIO):
+  def write(self, text):
+    raise OSError(errno.EIO, "Input/output error")
+
+
+class HungUp(executors.Watcher):
+  def __init__(self, begun):
+    self.begun = begun
+
+  def tick(self):
+    if self.begun.exists():
+      raise KeyboardInterrupt
+
+
+def test_processes_are_waited_for_also_where_nobody_can_be_told(tmp_path, monkeypatch):
+  program = (
+    "import pathlib, signal, time\n"
+    f"folder = pathlib.Path({str(tmp_path)!r})\n"
+    "def save(*_): time.sleep(0.2); (folder / 'saved').touch(); raise SystemExit\n"
+    "signal.signal(signal.SIGTERM, save)\n"
+    "(folder / 'begun').touch(); time.sleep(600)\n"
+  )
+  monkeypatch.setattr(sys, "stderr", Gone())
+  with pytest.raises(KeyboardInterrupt):
+    executors.local([job(tmp_path, "job", program)], 1, HungUp(tmp_path / "begun"))
+  assert (tmp_path / "saved").exists()
 
 
 # What one sees.

@@ -992,3 +992,19 @@ def test_the_same_signal_twice_stops_at_once_and_the_other_one_does_not():
       assert stop.asked == signal.SIGINT
       signal.raise_signal(signal.SIGTERM)
       pytest.fail("the second SIGTERM must stop")
+
+
+def test_a_hang_up_stops_once_unless_it_is_ignored():
+  former = signal.getsignal(signal.SIGHUP)
+  try:
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    with Interrupts() as stop:
+      signal.raise_signal(signal.SIGHUP)
+      signal.raise_signal(signal.SIGHUP)
+      assert stop.asked == signal.SIGHUP
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with Interrupts() as stop:
+      signal.raise_signal(signal.SIGHUP)
+    assert stop.asked is None
+  finally:
+    signal.signal(signal.SIGHUP, former)
