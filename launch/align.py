@@ -80,7 +80,7 @@ def check(values: absl_flags.FlagValues) -> list[pathlib.Path]:
   flags.require(values, workdir="RUN", source="FILE", target="FILE")
   files = {name: values[name].value for name in ("source", "target", "gold")}
   flags.refuse_the_same(files, {"output": values.output})
-  folders = [pathlib.Path(word) for word in values.workdir.split(",")]
+  folders = resolve.folders(values.workdir)
   if len(folders) > 2:
     raise flags.UserError(f"--workdir={values.workdir}: give one run, or one and its reverse")
   if values["symmetrise"].present and len(folders) == 1:

@@ -22,7 +22,7 @@ import sys
 
 from absl import flags as absl_flags
 
-from launch import flags
+from launch import flags, resolve
 
 FLAGS = flags.define("workdir")
 absl_flags.DEFINE_multi_string("metric", [], "what to compare (repeatable)", flag_values=FLAGS)
@@ -39,17 +39,19 @@ def main(values: absl_flags.FlagValues) -> int:
   from attn.report import comparison, comparison_page, runs
   from launch import table
 
-  folders = [folder.strip() for folder in values.workdir.split(",")]
+  folders = resolve.folders(values.workdir)
   found, problems = runs.collect(folders)
   for problem in problems:
     print(f"launch.compare: {problem}", file=sys.stderr)
   compared = comparison.compare(found, values.metric, values.by, values.best)
   table.show(compared)
+  output = pathlib.Path(values.output or folders[0] / "compare")
+  resolve.make_folder(output, "output")
   path = comparison_page.write(
-    pathlib.Path(values.output or f"{folders[0]}/compare"),
+    output,
     compared,
     command=shlex.join(["python", "-m", "launch.compare", *sys.argv[1:]]),
-    sources=folders,
+    sources=list(map(str, folders)),
     problems=problems,
   )
   print(f"page: {path}")

@@ -12,6 +12,8 @@ import types
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from absl import flags as absl_flags
+
 from launch.flags import UserError, nearest
 
 if TYPE_CHECKING:
@@ -108,6 +110,18 @@ def train_config(
   return _refined(config, assignments, seed)
 
 
+def refuse_no_data(config: Any) -> None:
+  """Raises ConfigError where the data of a training run are none that there is."""
+  from attn import configs
+  from attn.data import catalog
+
+  try:
+    catalog.levels(config.data.name)
+  except catalog.DataError as error:
+    raise configs.ConfigError(str(error)) from None
+  config.data.files()
+
+
 def _refined(config: Any, assignments: Sequence[str], seed: int | None) -> Any:
   from attn import configs
 
@@ -141,7 +155,46 @@ def digest(config: Any) -> str:
   return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
+# What may not be installed.
+
+BOARDS = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+
+
+def boards(values: absl_flags.FlagValues) -> dict[str, bool]:
+  """Returns which of `--tensorboard` and `--wandb` are given.
+
+  Raises:
+    UserError: one whose package is not installed, which a run would notice when it has its data.
+  """
+  asked = {name: values[name].value for name in BOARDS}
+  for name, package in BOARDS.items():
+    if asked[name] and not installed(package):
+      raise UserError(
+        f"--{name} needs {package}: python -m pip install -c constraints.txt -e '.[{name}]'"
+      )
+  return asked
+
+
+def installed(package: str) -> bool:
+  """Whether a package can be imported; a folder that merely has its name is none."""
+  spec = importlib.util.find_spec(package)
+  return spec is not None and spec.origin is not None
+
+
 # Workdirs.
+
+
+def folders(text: str) -> list[pathlib.Path]:
+  """Returns the folders in `FOLDER` or `FOLDER,FOLDER`; those of a sweep's runs have commas too."""
+  words, found = text.split(","), []
+  if not all(word.strip() for word in words):
+    raise UserError(f"--workdir={text} has a comma without a folder")
+  while words:
+    starts = [pathlib.Path(",".join(words[:n]).strip()) for n in range(1, len(words) + 1)]
+    count = max((n for n, start in enumerate(starts, 1) if start.is_dir()), default=1)
+    found.append(starts[count - 1])
+    words = words[count:]
+  return found
 
 
 def make_folder(folder: pathlib.Path, flag: str = "workdir") -> None:
@@ -176,7 +229,7 @@ def trained(workdir: pathlib.Path, average: int = 1) -> "Trained":
 
 def together(text: str, average: int = 1) -> "tuple[Trained, ...]":
   """Returns the models in `RUN`, or in `RUN,RUN`, which have the same vocabularies."""
-  workdirs = [pathlib.Path(folder) for folder in text.split(",")]
+  workdirs = folders(text)
   models = tuple(trained(workdir, average) for workdir in workdirs)
   for workdir, model in zip(workdirs, models, strict=True):
     for side in ("source", "target"):

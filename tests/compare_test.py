@@ -207,9 +207,18 @@ def test_folders_without_runs(tmp_path):
   assert "there is no folder" in commands.run(compare, f"--workdir={tmp_path}/none")
   assert "--workdir=SWEEP is missing" in commands.run(compare)
   training_run(tmp_path / "a", config(3, 0))
-  assert "no run has finished" in commands.run(compare, f"--workdir={tmp_path}")
+  for words in ((), ("--metric=dev_loss",)):
+    assert "no run has finished" in commands.run(compare, f"--workdir={tmp_path}", *words)
+  assert "compare" not in [path.name for path in tmp_path.iterdir()]
   (tmp_path / "sweep.jsonl").write_text("{}\n")
   assert "line 1 is none of a plan" in commands.run(compare, f"--workdir={tmp_path}")
+
+
+def test_a_page_that_cannot_be_written(sweep):
+  (sweep / "compare").write_text("")
+  assert commands.run(compare, f"--workdir={sweep}") == (
+    f"cannot write into {sweep}/compare: File exists; give another --output"
+  )
 
 
 # What is written.
@@ -257,6 +266,11 @@ def test_the_command_writes_a_page_a_table_and_figures(sweep, capsys):
   assert rows[1]["dev.word_error_rate.low"] == "" and rows[1]["dev.word_error_rate.n"] == "1"
   stem = "dev.word_error_rate-by-model.units"
   assert {f"{stem}.svg", f"{stem}.png"} <= {path.name for path in (sweep / "out").iterdir()}
+
+
+def test_what_is_asked_for_twice_is_one_column(sweep):
+  once = compared(sweep, ["dev.word_error_rate"], ["model.units"])
+  assert compared(sweep, ["dev.word_error_rate"] * 2, ["model.units"] * 2) == once
 
 
 def test_figures_have_names_of_axes_and_logarithms_where_values_span_decades(sweep):

@@ -145,7 +145,7 @@ def compare(
       known = _names(runs)
       main = _main(known) or next(iter(known), None)
     metrics = metrics or ([main] if main else [])
-  if not metrics:
+  if not known:
     unfinished = sum(run.status != "finished" for run in runs)
     raise ResultError(f"no run has finished with a number so far; {unfinished} have not finished")
   for name in metrics:
@@ -156,11 +156,12 @@ def compare(
     if not any(path in run.config for run in runs):
       known_paths = varying or dict.fromkeys(path for run in runs for path in run.config)
       raise configs.ConfigError(f"no axis {path!r}{configs.nearest(path, known_paths)}")
-  by = tuple(by) or _independent(runs, varying)
+  metrics = tuple(dict.fromkeys(metrics))  # what is asked for twice is one column
+  by = tuple(dict.fromkeys(by)) or _independent(runs, varying)
   rows = _rows(runs, metrics, by)
   pooled = [path for path in varying if any(_several(row.runs, path) for row in rows)]
   return Comparison(
-    metrics=tuple(metrics),
+    metrics=metrics,
     axes=by,
     implied=tuple(path for path in varying if path not in by and path not in pooled),
     pooled=tuple(pooled),
