@@ -214,5 +214,9 @@ def _digest(text: str) -> int:
 
 
 def _refuse_no_range(low: float, high: float) -> None:
-  if not (math.isfinite(low) and math.isfinite(high) and low < high):
+  try:
+    finite = math.isfinite(float(high) - float(low))
+  except OverflowError:  # whole numbers that are too large for a float
+    finite = False
+  if not (finite and low < high):
     raise ValueError(f"expected a finite range LOW,HIGH, not {low},{high}")

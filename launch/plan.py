@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 # A setting: path -> value as one would type it after --set=path=.
 Setting = dict[str, str]
 
-_NAME_LENGTH = 100
+_NAME_LENGTH = 100  # bytes: most systems take 255, and a log's name is longer
 SPLIT = "dev"  # decoded by the runs of a sweep over a recipe
-_BOARDS = ("tensorboard", "wandb")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,30 +52,35 @@ class Target:
     workdir: the sweep's folder.
     finished: a run's metrics by name, or None if it is not finished, from what was read in its
       folder, of whose configuration it is known that it is the run's.
+    check: raises ConfigError for a configuration whose run would end at once.
   """
 
   command: tuple[str, ...]
   base: Any
   workdir: pathlib.Path
   finished: "Callable[[Run, reading.Run | None], dict[str, float | None] | None]"
+  check: Callable[[Any], None] = lambda _: None
 
 
 def target(values: absl_flags.FlagValues, kind: str) -> Target:
-  """Returns what `--experiment` or `--preset` names.
+  """Returns what `--experiment` or `--preset` names, or what a saved `--config` is of.
 
   Args:
     values: the command's flags.
     kind: what is done with it, which names the folder that it gets without `--workdir`.
   """
-  if bool(values.experiment) == bool(values.preset):
-    raise flags.UserError("give one of --experiment=NAME and --preset=NAME --data=NAME")
+  trains = values.preset or (values.config and not values.experiment)
+  if bool(values.experiment) == bool(trains):
+    raise flags.UserError(
+      "give one of --experiment=NAME, --preset=NAME --data=NAME, and --config=FILE.json of a run"
+    )
   return _experiment(values, kind) if values.experiment else _training(values, kind)
 
 
 def _experiment(values: absl_flags.FlagValues, kind: str) -> Target:
   if values.data:
     raise flags.UserError("--data belongs to --preset; an experiment has fields for it (--set)")
-  for name in _BOARDS:
+  for name in resolve.BOARDS:
     if values[name].value:
       raise flags.UserError(f"--{name} belongs to --preset, not to --experiment")
   profile = flags.profile(values)
@@ -98,16 +102,21 @@ def _experiment(values: absl_flags.FlagValues, kind: str) -> Target:
 def _training(values: absl_flags.FlagValues, kind: str) -> Target:
   for name in ("sweep", "profile", "smoke"):
     if name in values and values[name].value:
-      raise flags.UserError(f"--{name} belongs to --experiment, not to --preset")
+      raise flags.UserError(f"--{name} belongs to --experiment, which is missing")
+  boards = resolve.boards(values)
   base = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
-  command = [f"--preset={values.preset}", f"--data={base.data.name}", f"--evaluate={SPLIT}"]
-  command += [f"--{name}" for name in _BOARDS if values[name].value]
+  if not (values.preset or values.workdir):
+    raise flags.UserError("--workdir is missing: a sweep from --config has no folder of its own")
+  source = f"--preset={values.preset}" if values.preset else f"--config={values.config}"
+  command = [source, f"--data={base.data.name}", f"--evaluate={SPLIT}"]
+  command += [f"--{name}" for name, asked in boards.items() if asked]
   data = base.data.name.replace("/", "_")
   return Target(
     command=_command("launch.train", values, *command),
     base=base,
     workdir=pathlib.Path(values.workdir or f"runs/{values.preset}-{data}-{kind}"),
     finished=_training_metrics,
+    check=resolve.refuse_no_data,
   )
 
 
@@ -186,7 +195,7 @@ def _paths(texts: Sequence[str], flag: str, example: str) -> Iterator[tuple[str,
   seen = set()
   for typed in texts:
     path, _, text = (part.strip() for part in typed.partition("="))
-    if not path or not text:
+    if not path or not split(text):
       raise flags.UserError(f"--{flag}={typed} names no values; write --{flag}=path={example}")
     if path in seen:
       raise flags.UserError(f"--{flag} names {path} twice")
@@ -293,12 +302,13 @@ def run_of(target: Target, setting: Setting) -> Run:
   """Returns the run of a setting.
 
   Raises:
-    ConfigError: no such field, or a value that it may not hold.
+    ConfigError: no such field, a value that it may not hold, or no such data.
   """
   from attn import configs
 
   assignments = _assignments(setting)
   config = configs.assign(target.base, assignments)
+  target.check(config)
   name = run_name(setting)
   workdir = target.workdir / name
   argv = (*target.command, *(f"--set={one}" for one in assignments), f"--workdir={workdir}")
@@ -312,7 +322,7 @@ def _assignments(setting: Setting) -> list[str]:
 def run_name(setting: Setting) -> str:
   """Returns a name for a setting, the same whatever else the sweep holds."""
   text = ",".join(_assignments(setting)) or "base"
-  name = re.sub(r"[^\w.,=+-]+", "_", text)[:_NAME_LENGTH]
+  name = re.sub(r"[^\w.,=+-]+", "_", text).encode()[:_NAME_LENGTH].decode(errors="ignore")
   if name != text:  # two settings may look the same now
-    name += "-" + hashlib.sha256(text.encode()).hexdigest()[:6]
+    name += "-" + hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:6]
   return name

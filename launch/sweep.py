@@ -14,12 +14,13 @@ Examples:
 The settings are those of the module's sweep_NAME (--sweep=NAME), times every combination of the
 --grid axes, times --sample settings drawn at random, times --seeds. A --draw is uniform:LOW,HIGH,
 log_uniform:LOW,HIGH, integers:LOW,HIGH (both included) or choices:A,B,... A larger --sample keeps
-what a smaller one drew. --set changes all runs. Each run is a process of launch.run or launch.train
-with a folder and a log of its own in the sweep's folder, which also gets the table of results as
-sweep.jsonl and sweep.csv. One run that fails does not stop the others. The same command again does
-what is missing: runs that failed, that were interrupted, that are new. However the sweep ends, its
-runs on this machine save themselves and end as well. --tensorboard and --wandb are launch.train's.
---executor=dry_run prints the commands, which --jobs and what is asked of SLURM do not change.
+what a smaller one drew. --set changes all runs; a saved --config of a training may stand in for its
+--preset. Each run is a process of launch.run or launch.train with a folder and a log of its own in
+the sweep's folder, which also gets the table of results as sweep.jsonl and sweep.csv. One run that
+fails does not stop the others. The same command again does what is missing: runs that failed, that
+were interrupted, that are new. However the sweep ends, its runs on this machine save themselves and
+end as well. --tensorboard and --wandb are launch.train's. --executor=dry_run prints the commands,
+which --jobs and what is asked of SLURM do not change.
 
 --executor=slurm sends one job array from a login node of a cluster and waits. A run whose --time is
 up, or that is preempted, saves itself and is queued again. Ctrl-C ends the waiting only; the same

@@ -59,19 +59,19 @@ def main(values: absl_flags.FlagValues) -> int:
   several = (values.distributed, values.coordinator, values.process)
   if values["timeout"].present and not any(several):
     raise flags.UserError("--timeout is for several processes: see --distributed, --coordinator")
+  boards = resolve.boards(values)
   with processes.joined("launch.train", *several, values.timeout) as index:
-    _train(values, first=index == 0)
+    _train(values, boards, first=index == 0)
   return 0
 
 
-def _train(values: absl_flags.FlagValues, *, first: bool) -> None:
+def _train(values: absl_flags.FlagValues, boards: dict[str, bool], *, first: bool) -> None:
   """Does the work of one process, of which only the first writes and says what came out."""
   config = resolve.train_config(values.preset, values.data, values.config, values.set, values.seed)
+  resolve.refuse_no_data(config)  # before a folder is made
   from attn import training, workdirs
-  from attn.data import catalog
   from attn.report import provenance
 
-  catalog.levels(config.data.name)  # an unknown data set is refused before a folder is made
   workdir = pathlib.Path(values.workdir or default_workdir(values.preset, config.data.name))
   workdirs.refuse_another(workdir, config)
   resolve.make_folder(workdir)
@@ -81,7 +81,6 @@ def _train(values: absl_flags.FlagValues, *, first: bool) -> None:
       provenance.record_command(workdir, command, provenance.environment())
       print(f"training in {workdir}", file=sys.stderr, flush=True)
     began = time.monotonic()
-    boards = {"tensorboard": values.tensorboard, "wandb": values.wandb}
     trained = training.train(config, workdir, **boards)
     if first:
       print(f"{workdir}: {trained.step:,} steps, {time.monotonic() - began:.1f} s", flush=True)

@@ -23,7 +23,7 @@ import time
 
 import pytest
 
-from launch import align, flags, resolve, score, sweep, translate
+from launch import align, compare, flags, resolve, score, search, sweep, train, translate
 from tests import commands
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -60,6 +60,9 @@ from attn import configs
 @dataclasses.dataclass(frozen=True)
 class Data:
   name: str = "g2p"
+  def files(self):
+    if self.name == "parallel_text":
+      raise configs.ConfigError("give data.source=FILE")
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
   data: Data = Data()
@@ -86,7 +89,7 @@ CATALOG = """
 from attn import configs
 from attn.data.errors import DataError
 def names():
-  return ("g2p", "reverse")
+  return ("g2p", "reverse", "parallel_text")
 def levels(name):
   if name not in names():
     raise DataError(f"there is no data set {name!r}" + configs.nearest(name, names()))
@@ -282,6 +285,11 @@ def test_every_flag_is_in_the_help(command):
     assert len(name) == 1 or f"  --{name}" in text
 
 
+def test_help_that_is_switched_on(checkout):
+  for word, shown in (("--help=true", True), ("--help=false", False)):
+    assert ("Flags:\n" in launch(checkout, "run", "--list", word)[1]) == shown
+
+
 def test_mistakes_are_told_before_jax_is_loaded(checkout):
   (checkout / "attn/__init__.py").write_text("raise RuntimeError('attn was imported')")
   assert "did you mean 'tiny'" in complaint(checkout, "run", "--experiment=tinny")
@@ -310,7 +318,12 @@ def test_examples_of_sweeps_are_sweeps(capsys):
   "words, told",
   [
     (["--smoke", "False"], "unexpected argument 'False' after --smoke: write --smoke=False"),
-    (["--nosmoke", "x"], "unexpected argument 'x'"),
+    (["--nosmoke", "x"], "unexpected argument 'x' after --nosmoke: remove it, --nosmoke takes no"),
+    (["--nosmoke", "False"], "'False' after --nosmoke: remove it, --nosmoke takes no value"),
+    (["--workdir", "False", "--smoke", "False"], "'False' after --smoke: write --smoke=False"),
+    (["--nosmoke", "1", "--smoke", "1"], "after --nosmoke: remove it, --nosmoke takes no value; "),
+    (["--nosmoke", "1", "--smoke", "1"], "'1' after --smoke: write --smoke=1;"),
+    (["--no-smoke"], "unknown flag --no-smoke (did you mean 'nosmoke' or 'smoke'?)"),
     (["--smoke", "extra"], "'extra' after --smoke: remove it, --smoke takes no value;"),
     (["--inner.dims", "False"], "unknown flag --inner.dims (a field is set by --set=inner.dims=F"),
     (["--inner.dims", "False"], "unexpected argument 'False'"),
@@ -344,9 +357,9 @@ def test_a_switch_can_be_off(checkout, word):
 def test_what_is_missing_is_named(checkout):
   assert "--experiment=NAME is missing: there is broken, tiny" in complaint(checkout, "run")
   assert "give one of --preset" in complaint(checkout, "train")
-  assert "--data=NAME is missing: there is g2p, reverse" in complaint(checkout, "prepare")
+  assert "--data=NAME is missing: there is g2p, reverse, " in complaint(checkout, "prepare")
   assert "--workdir=RUN is missing" in complaint(checkout, "translate")
-  assert "give one of --experiment" in complaint(checkout, "sweep")
+  assert "give one of --experiment=NAME, --preset=NAME" in complaint(checkout, "sweep")
   assert "nothing to sweep" in complaint(checkout, "sweep", "--experiment=tiny")
 
 
@@ -566,6 +579,17 @@ def test_interruption(checkout, number, code):
     _, err = process.communicate(timeout=PATIENCE)
   assert process.returncode == code
   assert err.count(b"\n") == 1 and b"The same command resumes." in err
+
+
+def test_a_hang_up_that_is_ignored_as_by_nohup(checkout):
+  words = ("--experiment=tiny", "--set=fault=wait", "--workdir=w")
+  ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+  with start(checkout, "run", *words, **ignoring) as process:
+    wait_for((checkout / "w/started").exists)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=PATIENCE)
+  assert process.returncode == 143 and b"ended by SIGTERM" in err
 
 
 def test_a_reader_that_has_seen_enough(checkout):
@@ -882,14 +906,14 @@ def test_a_sweep_with_one_failure_and_the_same_again(checkout):
 
 
 def test_a_sweep_of_a_recipe(checkout):
-  words = ("--preset=small", "--data=reverse", "--grid=steps=3,5", "--seeds=2", "--wandb")
+  words = ("--preset=small", "--data=reverse", "--grid=steps=3,5", "--seeds=2", "--tensorboard")
   code, out, err = launch(checkout, "sweep", *words)
   assert (code, err) == (0, "")
   with (checkout / "runs/small-reverse-sweep/sweep.csv").open() as file:
     table = [(r["steps"], r["seed"], r["dev.word_error_rate"]) for r in csv.DictReader(file)]
   assert table == [("3", "0", "0.25"), ("3", "1", "1.25"), ("5", "0", "0.25"), ("5", "1", "1.25")]
   for log in checkout.glob("runs/small-reverse-sweep/logs/*.log"):
-    assert "boards: False True\n" in log.read_text()
+    assert "boards: True False\n" in log.read_text()
   code, told, err = launch(checkout, "sweep", *words)
   assert "4 finished already" in told
   # The table of a sweep is that of launch.compare.
@@ -914,6 +938,7 @@ def test_a_sweep_of_a_recipe(checkout):
     (["--grid=hidden=1,1"], "two runs of the sweep have the same setting: hidden=1"),
     (["--grid=lr=1e-1,0.1"], "two runs of the sweep have the same setting: lr=1e-1 and lr=0.1"),
     (["--grid=hidden"], "--grid=hidden names no values; write --grid=path=value,value"),
+    (["--sample=2", "--draw=lr=uniform:-1e308,1e308"], "expected a finite range LOW,HIGH"),
     (["--seeds=0"], "--seeds=0"),
     (["--executor=slurmm"], "--executor=slurmm"),
     (["--data=g2p", "--seeds=2"], "--data belongs to --preset"),
@@ -924,6 +949,50 @@ def test_a_sweep_of_a_recipe(checkout):
 def test_a_sweep_is_checked_before_it_starts(checkout, words, told):
   assert told in complaint(checkout, "sweep", "--experiment=tiny", *words)
   assert not (checkout / "results").exists()
+
+
+@pytest.mark.parametrize(
+  "words, told",
+  [
+    (["--data=revers", "--seeds=2"], "no data set 'revers' (did you mean 'reverse'"),
+    (["--grid=data.name=g2p,revers"], "no data set 'revers' (did you mean 'reverse'"),
+    (["--grid=data.name=g2p,parallel_text"], "give data.source=FILE"),
+    (["--smoke", "--seeds=2"], "--smoke belongs to --experiment, which is missing"),
+  ],
+)
+def test_a_sweep_of_a_recipe_is_checked_before_it_starts(checkout, words, told):
+  assert told in complaint(checkout, "sweep", "--preset=small", *words)
+  assert not (checkout / "runs").exists()
+
+
+def test_what_is_not_installed_is_told_before_anything_starts(tmp_path, monkeypatch):
+  (tmp_path / "named_so").mkdir()
+  monkeypatch.syspath_prepend(tmp_path)
+  assert resolve.installed("absl")
+  assert not resolve.installed("named_so") and not resolve.installed("none_is_named_so")
+  monkeypatch.setattr(resolve, "installed", lambda package: False)
+  words = ("--preset=rnnsearch_laptop", f"--workdir={tmp_path}/w")
+  trials = ("--trials=2", "--minimise=x", "--draw=seed=integers:1,9")
+  for command, *more in ((train,), (sweep, "--seeds=2"), (search, *trials)):
+    for name, package in (("wandb", "wandb"), ("tensorboard", "tensorboardX")):
+      assert commands.run(command, *words, *more, f"--{name}") == (
+        f"--{name} needs {package}: python -m pip install -c constraints.txt -e '.[{name}]'"
+      )
+  assert not (tmp_path / "w").exists()
+
+
+def test_a_saved_training_is_trained_again_and_swept(checkout):
+  words = ("--preset=small", "--data=reverse", "--set=steps=7", "--seed=3", "--workdir=t")
+  assert launch(checkout, "train", *words)[0] == 0
+  saved = "--config=t/config.json"
+  assert launch(checkout, "train", saved, "--workdir=again")[0] == 0
+  assert (checkout / "again/config.json").read_text() == (checkout / "t/config.json").read_text()
+  assert "--workdir is missing" in complaint(checkout, "sweep", saved, "--seeds=2")
+  assert launch(checkout, "sweep", saved, "--grid=seed=2,5", "--workdir=s")[0] == 0
+  found = [json.loads(path.read_text()) for path in sorted(checkout.glob("s/seed=*/config.json"))]
+  assert [(one["data"]["name"], one["steps"], one["seed"]) for one in found] == [
+    ("reverse", 7, 2), ("reverse", 7, 5),
+  ]  # fmt: skip
 
 
 def test_a_sweep_of_draws_goes_on_from_a_smaller_one(checkout):
@@ -945,6 +1014,29 @@ def test_a_sweep_in_the_folder_of_another(checkout):
   assert launch(checkout, "sweep", *words)[0] == 0
   told = complaint(checkout, "sweep", *words, "--set=hidden=65")
   assert "s/lr=.1 holds a run of another configuration (hidden: 64 -> 65)" in told
+
+
+def test_a_sweep_in_a_folder_where_something_is_in_the_way(checkout):
+  (checkout / "s").mkdir()
+  (checkout / "s/logs").write_text("")
+  told = complaint(checkout, "sweep", "--experiment=tiny", "--grid=lr=.1,.2", "--workdir=s")
+  assert told == "launch.sweep: s/logs: File exists\n"
+
+
+def test_folders_with_commas_in_their_names(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name in ("s/lr=1,seed=0", "s/lr=1,seed=1", "t"):
+    (tmp_path / name).mkdir(parents=True)
+  one, other, third = map(pathlib.Path, ("s/lr=1,seed=0", "s/lr=1,seed=1", "t"))
+  assert resolve.folders("s/lr=1,seed=0") == [one]
+  assert resolve.folders("t, s/lr=1,seed=0,s/lr=1,seed=1,none") == [
+    third, one, other, pathlib.Path("none"),
+  ]  # fmt: skip
+  for command, *words in ((score,), (align,), (compare,), (translate, "--input=/dev/null")):
+    given = [f"--workdir={one}", *words]
+    given += [] if command in (compare, translate) else ["--source=/dev/null", "--target=/dev/null"]
+    assert commands.run(command, *given).startswith(f"{one} holds no "), command
+  assert commands.run(compare, "--workdir=t,") == "--workdir=t, has a comma without a folder"
 
 
 @contextlib.contextmanager
@@ -1010,6 +1102,30 @@ def test_a_command_asks_for_huge_pages_unless_the_user_chose(chosen):
   done = subprocess.run(command, env=environment, input="words", capture_output=True, text=True)
   assert done.returncode == 3, done.stderr
   assert done.stdout.split() == [chosen or "glibc.malloc.hugetlb=1", "7", "words"]
+
+
+_HUNG_UP = """
+import os, signal
+from launch import flags
+
+def main(values):
+  try:
+    os.kill(os.getpid(), signal.SIGHUP)
+  except KeyboardInterrupt:
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("saved")
+    raise
+
+flags.run("launch.hung_up", main, flags.define(), "")
+"""
+
+
+def test_a_terminal_that_says_twice_that_it_goes_interrupts_once():
+  environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+  command = [sys.executable, "-c", _HUNG_UP]
+  done = subprocess.run(command, env=environment, capture_output=True, text=True)
+  assert (done.returncode, done.stdout) == (129, "saved\n")
+  assert done.stderr == "launch.hung_up: ended by SIGHUP. The same command resumes.\n"
 
 
 # The real thing.
@@ -1110,6 +1226,8 @@ def test_explain():
   exhausted = RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 99 bytes.")
   for error in (exhausted, MemoryError()):
     assert flags.explain(error).startswith("not enough memory: make batches, beams or")
+  long = OSError(errno.ENAMETOOLONG, "File name too long", "x" * 300)
+  assert flags.explain(long) == f"{'x' * 300}: File name too long"
   assert flags.explain(ValueError("a bug")) is None
   assert flags.explain(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
 

@@ -142,6 +142,8 @@ def test_draws_stay_in_their_range(low, factor, share, logarithmic):
   [
     (Uniform, (1, 1), "expected a finite range LOW,HIGH, not 1,1"),
     (Uniform, (0, math.inf), "expected a finite range LOW,HIGH, not 0,inf"),
+    (Uniform, (-1e308, 1e308), "expected a finite range LOW,HIGH, not -1e+308,1e+308"),
+    (Integers, (0, 10**309), f"expected a finite range LOW,HIGH, not 0,{10**309}"),
     (LogUniform, (0, 1), "expected numbers above 0, not 0"),
     (Integers, (3, 2), "expected a finite range LOW,HIGH, not 3,2"),
     (Choices, (("a",),), "expected two values or more to choose from, not 1"),
@@ -184,6 +186,7 @@ def test_axes_of_flags():
     (["a"], "--grid=a names no values; write --grid=path=value,value"),
     (["a="], "--grid=a= names no values"),
     (["=1"], "--grid==1 names no values"),
+    (["a=,"], "--grid=a=, names no values; write --grid=path=value,value"),
     (["a=1", "a=2"], "--grid names a twice"),
   ):
     with pytest.raises(flags.UserError, match=f"^{told}"):
@@ -231,7 +234,8 @@ def test_what_all_settings_share_is_taken_out():
 
 def test_names_of_runs_are_fit_for_folders_and_differ():
   settings = [{}, {"a.b": "1"}, {"a": "x y"}, {"a": "x/y"}, {"a": "x" * 300}, {"a": "x" * 301}]
+  settings += [{"a": "\u8a9e" * 90}, {"a": "\u8a9e" * 91}, {"a": "\udcff"}]  # what is no UTF-8 too
   names = [plan.run_name(setting) for setting in settings]
   assert names[:2] == ["base", "a.b=1"]
   assert len(set(names)) == len(names)
-  assert all(re.fullmatch(r"[\w.,=+-]{1,120}", name) for name in names)
+  assert all(re.fullmatch(r"[\w.,=+-]+", name) and len(name.encode()) <= 120 for name in names)
