@@ -90,7 +90,7 @@ class Checkpoints:
       for left in self.folder.glob(f"*{_UNFINISHED}*"):  # by a save that was killed or failed
         shutil.rmtree(left, ignore_errors=True)
     # On a CPU Orbax would read the very memory that the next update, which owns the state, fills.
-    own = jax.tree.map(jnp.copy, state) if jax.default_backend() == "cpu" else state
+    own = _copied(state) if jax.default_backend() == "cpu" else state
     arguments = ocp.args.Composite(
       state=ocp.args.StandardSave(own), record=ocp.args.JsonSave(record)
     )
@@ -204,6 +204,13 @@ class Checkpoints:
     """Closes; an error that is under way comes before one of the last save."""
     with contextlib.suppress(Exception) if kind else contextlib.nullcontext():
       self.close()
+
+
+@jax.jit
+def _copied(state: TrainState) -> TrainState:
+  """All arrays anew, by one program: leaf by leaf, each shape would compile one of its own."""
+  copied: TrainState = jax.tree.map(jnp.copy, state)
+  return copied
 
 
 class _Quiet:
