@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -128,11 +129,13 @@ def _sum_up(
   trained: Trained, corpus: catalog.Corpus, edges: tuple[int, ...], label: str
 ) -> Measured:
   outputs = scoring.decode(trained, corpus, label=f"{label}, decoding")
-  attends = trained.config.model.score != "none"
-  aligned = None
-  if attends and corpus.alignments is not None:
-    links = scoring.forced_links(trained, corpus)
-    aligned = 100 * alignment.alignment_error_rate(links, corpus.alignments)
+  aligned = shown = None
+  if trained.config.model.score != "none":
+    weights = scoring.forced_weights(trained, corpus)
+    shown = _shown(trained, corpus, weights)
+    if corpus.alignments is not None:
+      links = list(map(alignment.links, weights))
+      aligned = 100 * alignment.alignment_error_rate(links, corpus.alignments)
   change, kept = _probed(trained, corpus)
   return Measured(
     sources=len(outputs.sources),
@@ -142,7 +145,7 @@ def _sum_up(
     context_change=change,
     kept=kept,
     alignment_error=aligned,
-    shown=_shown(trained, corpus) if attends else None,
+    shown=shown,
     unknown=_by_unknown(trained, outputs) if trained.config.data.source_size else (),
   )
 
@@ -210,16 +213,16 @@ def _probed(trained: Trained, corpus: catalog.Corpus) -> tuple[float, float]:
   return float(change), 100 * float(kept)
 
 
-def _shown(trained: Trained, corpus: catalog.Corpus) -> Shown:
+def _shown(
+  trained: Trained, corpus: catalog.Corpus, weights: Sequence[Float[np.ndarray, "t s"]]
+) -> Shown:
   """The weights along the first test pair whose source is nearest to the length to show."""
   split = trained.source.split
   lengths = np.array([len(split(text)) for text in corpus.sources])
   at = int(np.abs(lengths - _SHOWN_LENGTH).argmin())
-  one = catalog.Corpus((corpus.sources[at],), (corpus.targets[at],))
-  weights = scoring.forced_weights(trained, one)[0]
   links = None if corpus.alignments is None else corpus.alignments[at].tolist()
-  source, target = split(one.sources[0]), trained.target.split(one.targets[0])
-  return Shown(list(source), list(target), weights.tolist(), links)
+  source, target = split(corpus.sources[at]), trained.target.split(corpus.targets[at])
+  return Shown(list(source), list(target), weights[at].tolist(), links)
 
 
 def _read(path: pathlib.Path) -> Measured:
