@@ -549,6 +549,16 @@ def test_a_fault_of_the_program_shows_its_traceback(checkout):
   assert "Traceback" in err and "ZeroDivisionError: nothing was there" in err
 
 
+@pytest.mark.parametrize("profile", ["smoke", "default"])
+def test_the_smoke_profile_alone_is_compiled_quickly(checkout, monkeypatch, profile):
+  told = "import os\ndef run(config, workdir):\n  raise RuntimeError(os.environ['XLA_FLAGS'])\n"
+  (checkout / "experiments/broken.py").write_text(BROKEN + told)
+  monkeypatch.setenv("XLA_FLAGS", "--own=1")  # Of flags given twice the last one counts.
+  err = launch(checkout, "run", "--experiment=broken", f"--profile={profile}")[2]
+  quickly = "--xla_cpu_use_fusion_emitters=false " if profile == "smoke" else ""
+  assert err.splitlines()[-1] == f"RuntimeError: {quickly}--own=1"
+
+
 def test_several_go_on_after_one_that_fails(checkout):
   code, out, err = launch(checkout, "run", "--experiment=all", "--smoke", "--workdir=all here")
   assert code == 1
