@@ -253,7 +253,9 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     catalog.prepare(name, train.data.data_dir)
   folder = pathlib.Path(workdir) / "checkpoints"
   # A process a model: each compiles its programs once for all seeds and both data sets.
-  workers.side_by_side(measure_all, [(config, arm, folder) for arm in ARMS])
+  with workers.beside(measure_all, [(config, arm, folder) for arm in ARMS]):
+    held = bottleneck_capacity.measure(config.capacity, config.seed, record.log)
+    recalled = bottleneck_recall.train_all(config.recall, config.seed, record.log)
   by_arm = {arm: measure_all(config, arm, folder) for arm in ARMS}
   trained = {name: {arm: by_arm[arm][name] for arm in ARMS} for name in config.cells}
   for name, arms in trained.items():
@@ -266,9 +268,9 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     beyond=trained.get(BEYOND),
     widths={units: trained[_width(units)] for units in config.widths},
     capacity=config.capacity,
-    held=bottleneck_capacity.measure(config.capacity, config.seed, record.log),
+    held=held,
     recall=config.recall,
-    recalled=bottleneck_recall.train_all(config.recall, config.seed, record.log),
+    recalled=recalled,
   )
   _draw(record, config, found)
   metrics = {

@@ -43,7 +43,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from attn import configs, presets
@@ -277,18 +277,28 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     workdir: where `result.json`, the figures and, in `checkpoints/`, every training run go.
   """
   record = recorder.Recorder("local_vs_global", config, profiles(), workdir, seeds=config.all_seeds)
-  found = programs(
-    config.letters.model, half_width=config.half_widths[0], positions=config.positions,
-    seed=config.seed,
-  )  # fmt: skip
-  runs = trained(config, pathlib.Path(workdir) / "checkpoints")
+  asked, folder = cells(config), pathlib.Path(workdir) / "checkpoints"
+  for data in {cell.data: cell.resolved(config).data for cell in asked.values()}.values():
+    catalog.prepare(data.name, data.data_dir)
+  with workers.grid_beside(*_grid(config, folder, verses=False)) as trained:
+    found = programs(
+      config.letters.model, half_width=config.half_widths[0], positions=config.positions,
+      seed=config.seed,
+    )  # fmt: skip
+  measured = trained()
+  if config.verse_cells:
+    measured |= workers.grid(*_grid(config, folder, verses=True))
+  runs: dict[str, dict[str, list[Measured]]] = {}
+  for name, made in measured.items():
+    cell = asked[name]
+    runs.setdefault(cell.data, {})[cell.title] = [Measured.read(one) for one in made]
   for data, by_title in runs.items():
     for title, several in by_title.items():
       for seed, one in zip(config.all_seeds, several, strict=True):
         record.log(data=data, cell=title, seed=seed, nats=one.nats, wrong=one.wrong,
                    alignment_error=one.alignment_error, bleu=one.bleu)  # fmt: skip
   measured_costs = costs(
-    {cell.name: cell.resolved(config).model for cell in cells(config).values()
+    {cell.name: cell.resolved(config).model for cell in asked.values()
      if cell.data in config.tasks and not cell.further},
     lengths=config.lengths, batch=config.batch, repeats=config.repeats, seed=config.seed,
   )  # fmt: skip
@@ -300,29 +310,24 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   )
 
 
-def trained(config: Config, folder: pathlib.Path) -> Runs:
-  """Trains and measures every cell with every seed."""
-  asked = cells(config)
-  for data in {cell.data: cell.resolved(config).data for cell in asked.values()}.values():
-    catalog.prepare(data.name, data.data_dir)
-  runs: dict[str, dict[str, list[Measured]]] = {}
-  for verses in (False, True):
-    some = {name: cell for name, cell in asked.items() if (cell.data == VERSES) == verses}
-    if not some:
-      continue
-    how = functools.partial(
-      measure,
-      half_width=(config.verse_half_widths if verses else config.half_widths)[0],
-      edges=config.verse_edges if verses else config.edges,
-      words=config.words,
-      test=config.test,
-      translate=verses,
-    )
-    each = {name: cell.resolved(config) for name, cell in some.items()}
-    for name, made in workers.grid(each, config.all_seeds, folder, how).items():
-      cell = some[name]
-      runs.setdefault(cell.data, {})[cell.title] = [Measured.read(one) for one in made]
-  return runs
+def _grid(
+  config: Config, folder: pathlib.Path, *, verses: bool
+) -> tuple[dict[str, TrainConfig], range, pathlib.Path, Callable[..., dict[str, Any]]]:
+  """What `workers.grid` takes to train and measure the cells of the tasks, or those of verses."""
+  each = {
+    name: cell.resolved(config)
+    for name, cell in cells(config).items()
+    if (cell.data == VERSES) == verses
+  }
+  how = functools.partial(
+    measure,
+    half_width=(config.verse_half_widths if verses else config.half_widths)[0],
+    edges=config.verse_edges if verses else config.edges,
+    words=config.words,
+    test=config.test,
+    translate=verses,
+  )
+  return each, config.all_seeds, folder, how
 
 
 def _draw(

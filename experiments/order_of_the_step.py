@@ -184,7 +184,9 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     catalog.prepare(name, getattr(config, name).data.data_dir)
   folder = pathlib.Path(workdir) / "checkpoints"
   # A process an order: each compiles its programs once for all seeds.
-  workers.side_by_side(measure_all, [(config, order, folder) for order in config.orders])
+  with workers.beside(measure_all, [(config, order, folder) for order in config.orders]):
+    steps = {order: dependencies(order, config.seed) for order in ORDERS}
+    attended = papers(config.seed)
   by_order = {order: measure_all(config, order, folder) for order in config.orders}
   trained: dict[str, Runs] = {
     name: {order: by_order[order][name] for order in config.orders} for name in config.data
@@ -193,11 +195,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     for order, several in runs.items():
       for seed, one in zip(seeds, several, strict=True):
         record.log(data=name, order=order, seed=seed, nats=one.nats, errors=one.symbol_errors)
-  evidence = Evidence(
-    steps={order: dependencies(order, config.seed) for order in ORDERS},
-    papers=papers(config.seed),
-    trained=trained,
-  )
+  evidence = Evidence(steps=steps, papers=attended, trained=trained)
   if WALK in trained:
     record.figure("walk", drawn.walk(evidence), caption=(
       f"Nats a step of dev during training (left, lines: means over {config.seeds} seeds, bands:"

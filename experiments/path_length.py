@@ -238,10 +238,10 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   catalog.prepare(config.train.data.name, config.train.data.data_dir)
   folder = pathlib.Path(workdir) / "checkpoints"
   sides = _SIDES[config.pairs]
-  workers.side_by_side(measure_all, [(config, side, folder) for side in sides])
+  with workers.beside(measure_all, [(config, side, folder) for side in sides]):
+    found = paths(config)
   trained = {arm for side in sides for arm in side}
   measured = measure_all(config, tuple(arm for arm in ARMS if arm in trained), folder)
-  found = paths(config)
   for arm in ARMS:
     record.log(arm=arm, lengths=config.lengths, **found[arm]._asdict())
   for arm, runs in measured.items():

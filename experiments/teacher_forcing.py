@@ -184,14 +184,15 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   record = recorder.Recorder("teacher_forcing", config, profiles(), workdir, seeds=config.all_seeds)
   catalog.prepare(config.train.data.name, config.train.data.data_dir)
   cells = config.cells()
-  measured = workers.grid(
+  with workers.grid_beside(
     {_cell(share): train for share, train in cells.items()},
     config.all_seeds,
     pathlib.Path(workdir) / "checkpoints",
     functools.partial(measure, test=config.test, places=config.places),
-  )
+  ) as trained:
+    found = {name: look(model, config.words, config.seed) for name, model in KINDS.items()}
+  measured = trained()
   runs = {share: [read(one) for one in measured[_cell(share)]] for share in cells}
-  found = {name: look(model, config.words, config.seed) for name, model in KINDS.items()}
   for share, seeds in runs.items():
     for seed, one in zip(config.all_seeds, seeds, strict=True):
       record.log(share=share, seed=seed, losses=one.losses, symbol_errors=one.symbol_errors)

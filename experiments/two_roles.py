@@ -183,13 +183,14 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     for name in config.models
   }
   catalog.prepare(config.train.data.name, config.train.data.data_dir)
-  again = workers.grid(attending, [config.seed], folder, recomputed)
+  with workers.grid_beside(attending, [config.seed], folder, recomputed) as attended:
+    found, widest = recalling.train(config.recall, config.all_seeds)
+    contained = recalling.embedded(config.recall, widest, found["split"][-1].width)
+  again = attended()
   real = {}
   if config.units:
     catalog.prepare(config.g2p.data.name, config.g2p.data.data_dir)
     real = workers.grid(cells(config), config.all_seeds, folder, scored)
-  found, widest = recalling.train(config.recall, config.all_seeds)
-  contained = recalling.embedded(config.recall, widest, found["split"][-1].width)
   for arm, by_width in found.items():
     for one in by_width:
       record.log(arm=arm, **one._asdict())

@@ -1,6 +1,7 @@
 """Processes side by side, for training runs too small to keep several cores busy."""
 
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -38,9 +39,26 @@ def grid(
   Returns:
     Of each cell what was measured, a seed an entry.
   """
+  with grid_beside(cells, seeds, folder, measure) as measured:
+    pass
+  return measured()
+
+
+@contextlib.contextmanager
+def grid_beside(
+  cells: Mapping[str, TrainConfig],
+  seeds: Sequence[int],
+  folder: pathlib.Path,
+  measure: Callable[[Trained, str], Mapping[str, Any]],
+) -> Iterator[Callable[[], dict[str, list[dict[str, Any]]]]]:
+  """The same while the caller does something else, in the `with` block: see `beside`.
+
+  Yields:
+    What returns, after the block, what was measured.
+  """
   halves = [{name: cells[name] for name in list(cells)[start::2]} for start in (0, 1)]
-  side_by_side(_in_turn, [(half, seeds, folder, measure) for half in halves if half])
-  return _in_turn(cells, seeds, folder, measure)
+  with beside(_in_turn, [(half, seeds, folder, measure) for half in halves if half]):
+    yield functools.partial(_in_turn, cells, seeds, folder, measure)
 
 
 def _in_turn(
@@ -62,13 +80,15 @@ def _in_turn(
   return found
 
 
-def side_by_side(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> None:
-  """Makes each call of `function` in a process of its own, and waits for all.
+@contextlib.contextmanager
+def beside(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Iterator[None]:
+  """Makes each call of `function` in a process of its own, beside the `with` block's own work.
 
-  The function has to leave what it makes in files and to return at once where they are. The caller
-  then makes the same calls itself: that reads back what succeeded, and tries again what failed,
-  so that an error shows where it can be handled. On a single core, or on an accelerator, whose
-  memory processes do not share, nothing happens here and the caller does all the work.
+  The end of the block waits for all. The function has to leave what it makes in files and to return
+  at once where they are. The caller then makes the same calls itself: that reads back what
+  succeeded, and tries again what failed, so that an error shows where it can be handled. On a
+  single core, or on an accelerator, whose memory processes do not share, no process starts and the
+  caller does all the work.
 
   A signal or an error in this process ends the others; if it is killed they notice and end.
 
@@ -78,6 +98,7 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]])
   """
   cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
   if cores < 2 or jax.default_backend() != "cpu":
+    yield
     return
   context = multiprocessing.get_context("spawn")  # A fork of a process with threads may hang.
   processes = [context.Process(target=_work, args=(function, *call)) for call in calls]
@@ -85,6 +106,7 @@ def side_by_side(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]])
     with _environment("NPROC", str(max(1, cores // len(calls)))):  # The size of XLA's pools.
       for process in processes:
         process.start()
+    yield
     for process in processes:
       process.join()
   except BaseException:

@@ -1,5 +1,6 @@
 """The rules of `experiments.bottleneck` can each come out every way, and a small run is whole."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -268,7 +269,7 @@ def test_a_smoke_run_leaves_every_file_and_a_second_one_trains_nothing(tmp_path,
   monkeypatch.setattr(catalog, "prepare", lambda name, folder: prepare("reverse", folder))
   monkeypatch.setattr(catalog, "load", lambda name, *args: load("reverse", *args))
   monkeypatch.setattr(catalog, "levels", lambda name: ("symbol", "symbol"))
-  monkeypatch.setattr(bottleneck.workers, "side_by_side", lambda function, calls: None)
+  monkeypatch.setattr(bottleneck.workers, "beside", lambda *_: contextlib.nullcontext())
   data = {f"{name}.data.data_dir": str(tmp_path / "data") for name in ("g2p", "reverse")}
   smoke = {**bottleneck.profiles()["smoke"], **data, "g2p_edges": (5, 10)}
   config = configs.override(bottleneck.Config(), smoke)
@@ -294,9 +295,10 @@ def leave(folder, name):
     raise RuntimeError("seen by the caller's own call")
 
 
-def test_calls_side_by_side_are_each_made_in_a_process_of_their_own(tmp_path):
+def test_calls_beside_a_block_are_each_made_in_a_process_of_their_own(tmp_path):
   if len(os.sched_getaffinity(0)) < 2:
     pytest.skip("on one core all the work is the caller's")
-  workers.side_by_side(leave, [(tmp_path, "one"), (tmp_path, "fails")])
+  with workers.beside(leave, [(tmp_path, "one"), (tmp_path, "fails")]):
+    assert not list(tmp_path.iterdir())  # The block does not wait for them: they load jax first.
   pids = {(tmp_path / name).read_text() for name in ("one", "fails")}
   assert len(pids | {str(os.getpid())}) == 3

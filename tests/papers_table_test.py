@@ -1,5 +1,6 @@
 """Small systems that stay what their papers say, orders that can turn, and a tiny run."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -224,7 +225,7 @@ def test_profiles_and_sweeps_are_configurations():
 
 @pytest.mark.slow
 def test_a_tiny_run_leaves_every_file_and_a_second_one_trains_nothing(tmp_path, monkeypatch):
-  monkeypatch.setattr(papers_table.workers, "side_by_side", lambda function, calls: None)
+  monkeypatch.setattr(papers_table.workers, "beside", lambda *_: contextlib.nullcontext())
   tiny = {
     **papers_table.profiles()["smoke"], "systems": ("rnnsearch",),
     "sounds.data.name": "reverse", "sounds.data.data_dir": str(tmp_path / "data"),
