@@ -207,13 +207,18 @@ class _Uniform:
 
 @functools.lru_cache
 def _shapes(config: ModelConfig, length: int, at_hand: bool) -> tuple[Any, Any]:
-  params = jax.eval_shape(functools.partial(models.init, config), jax.random.key(0))
+  params = _shapes_of_parameters(config)
   memory = jax.eval_shape(
     lambda p, *a: bound(config, p, at_hand=at_hand).encode(*a),
     params,
     *_pair(length, 1)[:2],
   )
   return params, memory
+
+
+@functools.lru_cache
+def _shapes_of_parameters(config: ModelConfig) -> Any:
+  return jax.eval_shape(functools.partial(models.init, config), jax.random.key(0))
 
 
 def _pair(source: int, target: int) -> tuple[jax.ShapeDtypeStruct, ...]:
@@ -270,17 +275,16 @@ def _encoder(preset: str) -> tuple[ModelConfig, int, Callable[[int], Memory]]:
   """
   full = presets.get(preset).model
   config = dataclasses.replace(full, source_vocabulary=_WORDS, target_vocabulary=_WORDS)
-  shapes, small = (
-    jax.eval_shape(functools.partial(models.init, one), jax.random.key(0)) for one in (full, config)
+  params = jax.tree.map(
+    lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), _shapes_of_parameters(config)
   )
-  params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), small)
   read = jax.jit(lambda params, *source: bind(config, params).encode(*source))
 
   def encode(length: int) -> Memory:
     memory: Memory = read(params, jnp.ones((1, length), jnp.int32), jnp.full(1, length))
     return memory
 
-  return config, shapes["source"].shape[0], encode
+  return config, _shapes_of_parameters(full)["source"].shape[0], encode
 
 
 _SMALL = ModelConfig(
@@ -298,10 +302,10 @@ def scores(source: int, target: int) -> int:
 
 def _parameters(seed: int) -> Params:
   """Numbers at random: an initialisation would have to be compiled."""
-  shapes = jax.eval_shape(functools.partial(models.init, _SMALL), jax.random.key(0))
   draw = np.random.default_rng(seed)
   params: Params = jax.tree.map(
-    lambda leaf: jnp.asarray(0.3 * draw.standard_normal(leaf.shape, np.float32)), shapes
+    lambda leaf: jnp.asarray(0.3 * draw.standard_normal(leaf.shape, np.float32)),
+    _shapes_of_parameters(_SMALL),
   )
   return params
 
