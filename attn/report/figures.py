@@ -320,4 +320,7 @@ def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
     if boxes:
       warnings.filterwarnings("ignore", "Glyph .* missing from font")
     figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
+    layout = figure.get_layout_engine()
+    figure.set_layout_engine(None)  # What has been laid out stays: to do it again takes a third.
     figure.savefig(stem.with_name(stem.name + ".png"), dpi=150)
+    figure.set_layout_engine(layout)
