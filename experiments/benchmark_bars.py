@@ -1,10 +1,11 @@
 """What benchmarks are judged by: ratios of neighbours in time, and bars that they reach or miss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from attn.report.results import Metric
 from experiments.score_scale_draws import spread
 
 Verdict = Literal["reached", "missed", "not resolved", "not measured", "other sizes"]
@@ -29,3 +30,9 @@ def reached(threshold: float, low: float, high: float, *, at_most: bool = False)
   if at_most:
     low, high, threshold = -high, -low, -threshold
   return "reached" if low >= threshold else "missed" if high < threshold else "not resolved"
+
+
+def tell(bars: Mapping[str, Metric]) -> None:
+  """Prints each bar, whose unit says what it is and what became of it."""
+  for name, found in bars.items():
+    print(f"  {name}: {'-' if found.mean is None else f'{found.mean:.3g}'} {found.unit}")

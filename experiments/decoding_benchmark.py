@@ -69,7 +69,7 @@ from attn.report.results import Metric
 from experiments import decoding_benchmark_figures as drawn
 from experiments import decoding_benchmark_trials as trials
 from experiments import sweeps
-from experiments.benchmark_bars import Verdict, reached
+from experiments.benchmark_bars import Verdict, reached, tell
 from experiments.decoding_benchmark_trials import MATCHES, Match, Measured, Trial
 from experiments.decoding_benchmark_work import MODELS, Cell, Tokens, Widths, flops, limit
 from experiments.training_benchmark_trials import missing, versions
@@ -179,8 +179,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   sources = sentences(config)
   measured = [measure(config, match, sources, record) for match in config.matches]
   metrics = judge(config, measured, record.log)
-  for name, metric in metrics.items():
-    print(f"  {name}: {metric.mean if metric.mean is None else f'{metric.mean:.3g}'} {metric.unit}")
+  tell(metrics)
   metrics |= table(config, measured, sources)
   facts = [trial.facts for each in measured for trial in each.trials]
   lengths = [len(ids) + 1 for ids in sources]

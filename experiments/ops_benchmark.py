@@ -60,7 +60,7 @@ from attn.report.results import Metric
 from attn.training.progress import Progress
 from experiments import benchmark_workers as workers
 from experiments import ops_benchmark_figures as drawn
-from experiments.benchmark_bars import Verdict, reached
+from experiments.benchmark_bars import Verdict, reached, tell
 from experiments.ops_benchmark_programs import (
   ATTN,
   BARE,
@@ -319,8 +319,7 @@ def judge(config: Config, timings: Sequence[Timing], log: Callable[..., None]) -
   flops = [facts["flops"] for facts in local.values()]
   metrics[name] = Metric(flops[0], min(flops), max(flops), len(flops), f"(all equal: {verdict})")
   log(bar=name, verdict=verdict, ratio=max(flops) / min(flops))
-  for name, metric in metrics.items():
-    print(f"  {name}: {metric.mean if metric.mean is None else f'{metric.mean:.3g}'} {metric.unit}")
+  tell(metrics)
   return metrics
 
 

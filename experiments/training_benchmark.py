@@ -62,7 +62,7 @@ from attn.report.results import Metric
 from experiments import sweeps
 from experiments import training_benchmark_figures as drawn
 from experiments import training_benchmark_trials as trials
-from experiments.benchmark_bars import Verdict, reached
+from experiments.benchmark_bars import Verdict, reached, tell
 from experiments.training_benchmark_trials import Match, Measured, Trial, missing, versions
 from experiments.training_benchmark_work import (
   ADDITIVE_FED,
@@ -176,8 +176,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   measured = measure(config, record)
   peak = max((rate for each in measured for rate in each.matmul.values()), default=None)
   metrics = judge(config, measured, record.log)
-  for name, metric in metrics.items():
-    print(f"  {name}: {metric.mean if metric.mean is None else f'{metric.mean:.3g}'} {metric.unit}")
+  tell(metrics)
   metrics |= table(config, measured, peak)
   facts = [trial.facts for each in measured for trial in each.trials]
   note = (

@@ -57,7 +57,7 @@ def main(values: absl_flags.FlagValues) -> int:
   from attn.report import attention_page
 
   attention_page.write(output, system, sentences)
-  print(f"page: {output} ({output.stat().st_size / 1e6:.1f} MB, {len(sentences)} sentences)")
+  print(f"page: {output} ({output.stat().st_size / 1e6:.1f} MB, sentences: {len(sentences)})")
   if values.figures:
     draw(pathlib.Path(values.figures), system, sentences)
   return 0
@@ -106,7 +106,7 @@ def traced(
   config, texts = trained.config, list(lines.values())
   sources = [trained.source.encode(text) for text in texts]
   if unknown := sum(ids.count(UNK) for ids in sources):
-    _warn(f"{unknown} symbols of the input are none that the model was trained on")
+    _warn(f"symbols of the input that the model was not trained on: {unknown}")
   edges = config.data.bucket_edges
   found = translation.translate(
     config.model,

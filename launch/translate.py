@@ -184,7 +184,7 @@ def _warn_of_sources(sources: list[list[int]], numbers: list[int], longest: int)
   from attn.data.vocabulary import UNK
 
   if unknown := sum(ids.count(UNK) for ids in sources):
-    _warn(f"{unknown} symbols of the input are none that the model was trained on")
+    _warn(f"symbols of the input that the model was not trained on: {unknown}")
   for number, ids in zip(numbers, sources, strict=True):
     if len(ids) >= longest:
       _warn(f"line {number} has {len(ids)} symbols, more than any the model was trained on")

@@ -14,8 +14,8 @@ from attn import configs, models
 from attn.data import corpora
 from attn.data.config import DataConfig
 from attn.report import results
+from experiments import benchmark_bars, training_benchmark
 from experiments import benchmark_workers as workers
-from experiments import training_benchmark
 from experiments import training_benchmark_attn as ours
 from experiments import training_benchmark_figures as drawn
 from experiments import training_benchmark_trials as trials
@@ -58,12 +58,16 @@ def judged(config, measured):
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.31, "reached"), (1.29, "missed")])
-def test_a_bar_can_be_reached_and_missed(ratio, verdict):
+def test_a_bar_can_be_reached_and_missed(ratio, verdict, capsys):
   metrics, verdicts = judged(Config(repeats=6), [pair(MATCHES[0], ratio)])
   # The machine became twice as fast in the middle: neighbours in time tell the same ratio.
   assert verdicts == [verdict, *["not measured"] * 3]
   found = metrics["additive_fed, fixed batches: symbols a second of attn / JoeyNMT"]
   assert [found.mean, found.low, found.high, found.n] == pytest.approx([ratio] * 3 + [6])
+  benchmark_bars.tell(metrics)
+  told = capsys.readouterr().out.splitlines()
+  assert told[0].endswith(f"JoeyNMT: {ratio} times (at least 1.3: {verdict})")
+  assert told[1].endswith("OpenNMT-py: - times (at least 1.5: not measured)")
 
 
 def test_a_bar_can_be_left_open():
