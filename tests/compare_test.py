@@ -79,6 +79,14 @@ def test_means_and_intervals_are_over_the_finished_runs_of_a_setting(sweep):
   assert states == [[3, 0, 0], [1, 1, 0], [2, 0, 1]]
 
 
+def test_a_setting_without_a_finished_run_has_none_that_counts(tmp_path):
+  training_run(tmp_path / "a", config(3, 0), error=0.5)
+  training_run(tmp_path / "b", config(5, 0), ended=False)
+  assert "Settings have unequal numbers of runs that count: 0 to 1." in comparison_text.notes(
+    compared(tmp_path)
+  )
+
+
 def test_of_a_single_run_the_interval_is_its_own(tmp_path):
   for width, metric in ((2, results.Metric(0.5, 0.25, 0.75, 11, "nats")), (3, results.Metric(0.7))):
     experiment_run(tmp_path / f"w{width}", {"width": width}, entropy=metric)

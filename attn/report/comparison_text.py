@@ -35,13 +35,17 @@ def summary(comparison: Comparison) -> str:
 
 def notes(comparison: Comparison) -> list[str]:
   """What has to be known to read the numbers."""
-  counts = {i.n for row in comparison.rows for i in row.values.values()}
+  by_row = {
+    tuple(row.values[name].n if name in row.values else 0 for name in comparison.metrics)
+    for row in comparison.rows
+  }
+  counts = {n for row in by_row for n in row}
   told = []
-  if counts - {1}:
+  if counts - {0, 1}:
     told.append(f"Means over {comparison.over} of finished runs, 95% intervals by Student's t.")
   if 1 in counts:
     told.append("Of a single run the interval is the one that it gives itself, if it does.")
-  if len({tuple(i.n for i in row.values.values()) for row in comparison.rows}) > 1:
+  if len(by_row) > 1:
     told.append(
       f"Settings have unequal numbers of runs that count: {min(counts)} to {max(counts)}."
     )
