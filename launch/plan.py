@@ -272,11 +272,9 @@ def runs(values: absl_flags.FlagValues, target: Target) -> list[Run]:
   if values.sweep:
     common, settings = split_common(_module_settings(values.experiment, values.sweep))
     target = fixed(target, common)
-  seeds = sweeps.seeds(values.seeds, values.seed or 0) if values.seeds else [{}]
+  axes = _axes(values)
   planned: dict[Any, Run] = {}
-  for setting in sweeps.product(
-    settings, grid(values.grid), _sampled(values), list(map(drawn_setting, seeds))
-  ):
+  for setting in sweeps.product(settings, *axes):
     run = run_of(target, setting)
     if run.config in planned:
       same = f"{planned[run.config].name} and {run.name}"
@@ -284,6 +282,19 @@ def runs(values: absl_flags.FlagValues, target: Target) -> list[Run]:
     workdirs.refuse_another(run.workdir, run.config)
     planned[run.config] = run
   return list(planned.values())
+
+
+def _axes(values: absl_flags.FlagValues) -> list[list[Setting]]:
+  """Returns the settings of `--grid`, of `--sample` and of `--seeds`, which share no field."""
+  seeds = sweeps.seeds(values.seeds, values.seed or 0) if values.seeds else [{}]
+  axes = {"grid": grid(values.grid), "draw": _sampled(values), "seeds": seeds}
+  flag_of: dict[str, str] = {}
+  for flag, settings in axes.items():
+    for path in settings[0]:
+      if path in flag_of:
+        raise flags.UserError(f"--{flag_of[path]} and --{flag} both set {path}: leave out one")
+      flag_of[path] = flag
+  return [[drawn_setting(one) for one in settings] for settings in axes.values()]
 
 
 def fixed(target: Target, setting: Setting) -> Target:

@@ -51,6 +51,8 @@ def main(values: absl_flags.FlagValues) -> int:
     workdir = pathlib.Path(values.workdir) if values.workdir else None
     run_one(names[0], profile, values, values.seed, workdir)
     return 0
+  if values.config:
+    raise flags.UserError("--config is that of one experiment, which --experiment=NAME names")
   return _run_all(names, profile, values)
 
 
