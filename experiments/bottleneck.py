@@ -17,9 +17,9 @@ know the question before a list is read into one state (`bottleneck_recall`).
 
 Command: python -m launch.run --experiment=bottleneck
 Time: on two cores, a model a process: default 297 seconds (6 runs x 20 s and 12 runs x 25 s, / 2,
-compiling 30 s, recall 50 s, untrained vectors 10 s), smoke 15 to 25 seconds (8 runs of 12 updates,
-most of it compiling), full an hour by estimate (20 runs x 5 min / 2, and 6 minutes for all that is
-small). The last has not been run yet. A killed run goes on where it was.
+compiling 30 s, recall 50 s, untrained vectors 10 s), smoke about 15 by CPU time (8 runs of 12
+updates, most of it compiling), full an hour by estimate (20 runs x 5 min / 2, and 6 minutes for all
+that is small). The last has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
 none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors. 8000
 untrained components hold 50 words out of 20,000, also as bits; 250 hold 2 of them. Unknown letters
@@ -213,7 +213,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     ),
     "seeds": 2, "test": 64, "known": None,
     "capacity.widths": (250, 8000), "capacity.vocabulary": 2000, "capacity.sentences": 3,
-    "recall.widths": (4, 16), "recall.steps": 100, "recall.pairs": 4, "recall.seeds": 3,
+    "recall.widths": (4, 16), "recall.steps": 40, "recall.pairs": 4, "recall.seeds": 3,
   }  # fmt: skip
   full = {
     **both(model__units=256, model__embedding=128, model__alignment=128, model__maxout=128,

@@ -132,8 +132,8 @@ class Config:
 def profiles() -> dict[str, dict[str, Any]]:
   """Overrides by profile."""
   smoke = {
-    "widths": (1, 64, 4096), "draws": 100, "variance_draws": 10000,
-    "matching.widths": (8, 64), "matching.steps": 100,
+    "widths": (1, 64, 4096), "draws": 50, "variance_draws": 10000,
+    "matching.widths": (8, 32), "matching.steps": 40,
   }  # fmt: skip
   full = {
     "draws": 2000, "variance_draws": 200000, "matching.widths": (16, 64, 256, 512),
