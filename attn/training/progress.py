@@ -26,7 +26,8 @@ class Progress:
     self._label, self._total, self._first, self._every = label, total, done, every
     self._bar: RichProgress | None = None
     # Processes side by side would draw over each other's bars.
-    if sys.stderr.isatty() and multiprocessing.parent_process() is None:
+    alone = multiprocessing.parent_process() is None and not multiprocessing.active_children()
+    if sys.stderr.isatty() and alone:
       columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
       self._bar = RichProgress(
         *columns,
