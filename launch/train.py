@@ -7,11 +7,12 @@ Examples:
     --workdir=runs/wide --evaluate=test
   python -m launch.train --preset=rnnsearch_laptop --data=g2p --coordinator=HOST:PORT --process=0/2
 
-The run lives in runs/PRESET-DATA unless --workdir says otherwise. A run that was interrupted, even
-killed, goes on from its last checkpoint when the same command is given again, with the same result;
-a finished one is left as it is. --evaluate decodes a split with the finished model: choose by dev,
-read test once. --wandb sends nothing: `wandb sync RUN/wandb/offline-run-*` does, or, while the run
-goes on, the environment variable WANDB_MODE=online.
+Without --data it is g2p. The run lives in runs/PRESET-DATA unless --workdir says otherwise. A run
+that was interrupted, even killed, goes on from its last checkpoint when the same command is given
+again, with the same result; a finished one is left as it is. --evaluate decodes a split with the
+finished model: choose by dev, read test once. --wandb sends nothing: `wandb sync
+RUN/wandb/offline-run-*` does, or, while the run goes on, the environment variable
+WANDB_MODE=online.
 
 All devices that jax sees share the rows of each batch. Several processes are one run when each is
 given the same command and either --distributed, where jax can tell who they are (SLURM, Open MPI,
