@@ -138,7 +138,7 @@ class Config:
     _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=600
   )
   small: TrainConfig = dataclasses.replace(
-    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=400
+    _TRAIN, data=dataclasses.replace(_DATA, name="reverse"), steps=300
   )
   seed: int = 0
   seeds: int = 3

@@ -107,8 +107,8 @@ class Config:
   walk: TrainConfig = dataclasses.replace(
     _TRAIN,
     data=DataConfig(name=WALK, batch_size=64, bucket_edges=(13,)),
-    steps=800,
-    validate_every=100,
+    steps=640,
+    validate_every=160,
   )
   g2p: TrainConfig = dataclasses.replace(
     _TRAIN,

@@ -61,7 +61,7 @@ _SOUNDS = TrainConfig(
   data=DataConfig(name="g2p", batch_size=64, bucket_edges=(16,)),
   optimizer=OptimizerConfig(learning_rate=5e-3, warmup=50),
   search=SearchConfig(beam=1),
-  steps=200,
+  steps=150,
   log_every=50,
   validate_every=None,
   checkpoint_every=1000,
@@ -157,7 +157,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     "systems": ("rnnsearch", "luong2015_local_p_general"), "test": 20,
   }  # fmt: skip
   full = {
-    "data": ("sounds", "sentences"), "seeds": 5, "test": 1000,
+    "data": ("sounds", "sentences"), "sounds.steps": 600, "seeds": 5, "test": 1000,
     "systems": (
       "sutskever2014", "rnnencdec", "rnnsearch", "luong2015_location_feed", "luong2015_dot_feed",
       "luong2015_general_feed", "luong2015_local_m_general", "luong2015_local_p_general",

@@ -86,7 +86,7 @@ _TRAIN = TrainConfig(
   ),
   data=DataConfig(name="reverse", batch_size=64, bucket_edges=(22,)),
   optimizer=OptimizerConfig(learning_rate=5e-3, warmup=50),
-  steps=300,
+  steps=200,
   validate_every=None,
   checkpoint_every=1000,
 )

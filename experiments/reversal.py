@@ -125,7 +125,7 @@ class Config:
   data: tuple[str, ...] = ("copy",)
   arms: tuple[str, ...] = (FIXED, ATTENTION)
   seed: int = 0
-  seeds: int = 5
+  seeds: int = 4
   test: int | None = 1000
   edges: tuple[int, ...] = (3, 6, 9)
   words: int = 12
@@ -165,7 +165,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     "train.model.units": 16, "train.model.embedding": 8, "train.model.maxout": 8,
     "arms": (FIXED,), "test": 64, "words": 5, "sentences": 8,
   }  # fmt: skip
-  full = {"data": ("copy", "g2p"), "arms": tuple(ARMS)}
+  full = {"data": ("copy", "g2p"), "arms": tuple(ARMS), "seeds": 5}
   return {"smoke": smoke, "default": {}, "full": full}
 
 
