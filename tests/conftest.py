@@ -23,8 +23,10 @@ cache = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-# A shell that starts tests in the background has them, and all that they start, ignore Ctrl-C.
+# A shell that starts tests in the background has them, and all that they start, ignore Ctrl-C;
+# nohup does so with a terminal's end.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # On its import submitit sets up logging, which closes the handlers that there are. absl's would
 # take along the stream that it was made for: in the middle of a test, the one that pytest reads.

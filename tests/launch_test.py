@@ -1191,7 +1191,7 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
   )
   assert done.returncode == 0, done.stderr
   assert done.stdout.count(b"\n") == 5 and done.stdout.split(b"\n")[1] == b""
-  assert b"none that the model was trained on" in done.stderr
+  assert b"symbols of the input that the model was not trained on: 6" in done.stderr
   done = subprocess.run(
     [sys.executable, "-m", "launch.attention", f"--workdir={run}", f"--figures={tmp_path}/maps"],
     cwd=ROOT,
@@ -1199,7 +1199,7 @@ def test_train_evaluate_translate_attention_and_sweep_of_the_real_attn(tmp_path)
     capture_output=True,
   )
   assert done.returncode == 0, done.stderr
-  assert b"empty lines are left out: 1 of 3" in done.stderr and b"1 symbols of the" in done.stderr
+  assert b"empty lines are left out: 1 of 3" in done.stderr and b"trained on: 1\n" in done.stderr
   page = (run / "attention.html").read_text(encoding="utf-8")
   assert "line 1" in page and "line 3" in page and "line 2" not in page
   maps = sorted(path.name for path in (tmp_path / "maps").iterdir())
