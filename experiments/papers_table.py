@@ -61,7 +61,7 @@ _SOUNDS = TrainConfig(
   data=DataConfig(name="g2p", batch_size=64, bucket_edges=(16,)),
   optimizer=OptimizerConfig(learning_rate=5e-3, warmup=50),
   search=SearchConfig(beam=1),
-  steps=150,
+  steps=200,
   log_every=50,
   validate_every=None,
   checkpoint_every=1000,
