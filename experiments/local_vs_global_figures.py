@@ -55,7 +55,7 @@ def _message(runs: Runs) -> str:
       if breaks and repairs:
         said = (
           f"the fixed window breaks ({mean[FIXED]} of symbols wrong, global {mean[GLOBAL]}), the"
-          f" predicted one repairs {_repaired(found):.1%} of that ({mean[PREDICTED]})"
+          f" predicted one repairs {_repaired(found):.0%} of that ({mean[PREDICTED]})"
         )
     told.append(f"{_ORDERS[task]}: {said}")
   text = "; ".join(reversed(told))

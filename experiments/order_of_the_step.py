@@ -12,7 +12,7 @@ trained on in `full`, or with --set=data=walk,g2p.
 
 Command: python -m launch.run --experiment=order_of_the_step
 Time: on two cores, an order a process: default 138 seconds (9 runs of three orders x 22 s / 2, and
-compiling), smoke about 18 by CPU time (4 runs of 6 updates, most of it compiling), full 25
+compiling), smoke 23 (4 runs of 6 updates, most of it compiling), full 25
 minutes by estimate (25 runs of the walk x 50 s / 2, 25 of g2p x 60 s / 2), which has not been run.
 A killed run goes on where it was.
 Expect: on the walk the orders whose score has seen y_{i-1} (Luong's, the released code's, in full
