@@ -15,7 +15,7 @@ Temporary bytes are the compiler's account, exact and without an interval.
 
 Command: python -m launch.run --experiment=cost
 Time: on two cores, default a minute, smoke 22 seconds, most of both compiling,
-full 7 minutes by estimate. The last has not been run. Nothing is trained. An interrupted run starts
+full more than 8: it has not been run to its end. Nothing is trained. An interrupted run starts
 over. Leave the machine alone meanwhile.
 Expect: 100,000 numbers for 50 words against 8000 for any sentence; a decoding step of which 4% are
 attention's multiply-adds, if U_a h_j is kept; 36 times the multiply-adds of attention if it is not;
