@@ -8,7 +8,6 @@ finds by that name what still waits or runs and does not send it twice. What run
 
 import contextlib
 import dataclasses
-import importlib.util
 import json
 import math
 import os
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 from absl import flags as absl_flags
 
-from launch import flags, slurm_task
+from launch import flags, resolve, slurm_task
 from launch.executors import Job, Outcome, Watcher
 
 _LEAST = 4  # minutes of a run
@@ -110,7 +109,7 @@ def resources(values: absl_flags.FlagValues) -> Resources | None:
       "--executor=slurm: there is no sbatch here: run this on a cluster's login node, or with"
       " --executor=local"
     )
-  if importlib.util.find_spec("submitit") is None:
+  if not resolve.installed("submitit"):
     raise flags.UserError(
       "--executor=slurm needs submitit: pip install -c constraints.txt -e '.[slurm]'"
     )
