@@ -219,7 +219,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     **both(model__units=256, model__embedding=128, model__alignment=128, model__maxout=128,
            model__dropout=0.2, data__batch_size=128, optimizer__learning_rate=3e-3,
            optimizer__warmup=100, search__beam=5),
-    "g2p.steps": 3000, "reverse.steps": 1000, "small.steps": 600, "seeds": 5, "test": None,
+    "g2p.steps": 1500, "reverse.steps": 700, "small.steps": 600, "seeds": 5, "test": None,
     "widths": (16, 32, 128), "beyond": 12, "capacity.sentences": 20,
     "recall.steps": 2000,
   }  # fmt: skip
