@@ -10,14 +10,16 @@ import sys
 import hypothesis
 import pytest
 
+from launch import run
+
 # OpenBLAS reads it when it is loaded. Its threads fight over busy cores: an orthogonal
 # initialiser then takes seconds, at random. Processes that tests start inherit all of this.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 # The tolerances of the tests are for full float32 products, which GPUs and TPUs do not default to.
 os.environ["JAX_DEFAULT_MATMUL_PRECISION"] = "highest"
-# Compiling is most of what tests do: without LLVM's passes, which change no test's result but in
-# the last digits, it takes half of the time. XLA's own passes are those of every run.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# Compiling is most of what tests do. What is left out changes no test's result but in the last
+# digits: XLA's own passes are those of every run.
+run.compile_quickly()
 # What was compiled is kept: a second run takes a quarter of the time of a first one.
 cache = pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache)
