@@ -36,7 +36,7 @@ class Measure(NamedTuple):
     return "points" if self.unit == "%" else self.unit
 
 
-BLEU = Measure("BLEU", "BLEU", "bleu", 1.0, True)
+BLEU = Measure("BLEU", "points", "bleu", 1.0, True)
 ERRORS = Measure("symbols wrong", "%", "symbol_error_rate", 100.0, False)
 LOSS = Measure("loss", "nats a symbol", "nats", 1.0, False)
 ALIGNMENT = Measure("alignment error rate", "%", "alignment_error_rate", 100.0, False)

@@ -147,7 +147,7 @@ def test_alignments_are_compared_where_both_have_them():
 def test_the_table_has_a_row_a_system():
   found = {"rnnencdec": rows(3.0, bleu=5.0), "rnnsearch": rows(2.0, bleu=7.0)}
   head, rule, *lines = papers_table.as_table("text", found).split("\n")
-  assert head.startswith("| text | BLEU, BLEU | perplexity") and set(rule) <= set("|- ")
+  assert head.startswith("| text | BLEU, points | perplexity") and set(rule) <= set("|- ")
   assert len(lines) == 2 and "| 700 | 17.82 BLEU (Bahdanau 2015, Table 1) |" in lines[0]
   assert f"{math.e**2:.2f} [" in lines[1] and "| 7.0 [7.0, 7.0] |" in lines[1]
 
