@@ -216,7 +216,7 @@ def profiles() -> dict[str, dict[str, Any]]:
     "recall.widths": (4, 16), "recall.steps": 40, "recall.pairs": 4, "recall.seeds": 3,
   }  # fmt: skip
   full = {
-    **both(model__units=256, model__embedding=128, model__alignment=128, model__maxout=128,
+    **both(model__units=128, model__embedding=64, model__alignment=64, model__maxout=64,
            model__dropout=0.2, data__batch_size=128, optimizer__learning_rate=3e-3,
            optimizer__warmup=100, search__beam=5),
     "g2p.steps": 1500, "reverse.steps": 700, "small.steps": 600, "seeds": 5, "test": None,
