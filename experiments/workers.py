@@ -1,5 +1,6 @@
 """Processes side by side, for training runs too small to keep several cores busy."""
 
+import collections
 import contextlib
 import functools
 import json
@@ -84,11 +85,12 @@ def _in_turn(
 def beside(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> Iterator[None]:
   """Makes each call of `function` in a process of its own, beside the `with` block's own work.
 
-  The end of the block waits for all. The function has to leave what it makes in files and to return
-  at once where they are. The caller then makes the same calls itself: that reads back what
-  succeeded, and tries again what failed, so that an error shows where it can be handled. On a
-  single core, or on an accelerator, whose memory processes do not share, no process starts and the
-  caller does all the work.
+  As many processes as cores run at once: more would take several times as long, since those that
+  wait for a core keep others waiting. The end of the block waits for all. The function has to leave
+  what it makes in files and to return at once where they are. The caller then makes the same calls
+  itself: that reads back what succeeded, and tries again what failed, so that an error shows where
+  it can be handled. On a single core, or on an accelerator, whose memory processes do not share, no
+  process starts and the caller does all the work.
 
   A signal or an error in this process ends the others; if it is killed they notice and end.
 
@@ -101,19 +103,34 @@ def beside(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> It
     yield
     return
   context = multiprocessing.get_context("spawn")  # A fork of a process with threads may hang.
-  processes = [context.Process(target=_work, args=(function, *call)) for call in calls]
-  try:
-    with _environment("NPROC", str(max(1, cores // len(calls)))):  # The size of XLA's pools.
-      for process in processes:
+  at_once = min(cores, len(calls))
+  waiting, begun, one_starts = iter(calls), [], threading.Lock()
+
+  def serve() -> None:
+    while True:
+      with one_starts, _environment("NPROC", str(cores // at_once)):  # The size of XLA's pools.
+        call = next(waiting, None)
+        if call is None:
+          return
+        process = context.Process(target=_work, args=(function, *call))
         process.start()
+        begun.append(process)
+      process.join()
+
+  threads = [threading.Thread(target=serve) for _ in range(at_once)]
+  try:
+    for thread in threads:
+      thread.start()
     yield
-    for process in processes:
-      process.join()
+    for thread in threads:
+      thread.join()
   except BaseException:
-    for process in processes:
-      process.terminate()  # Training takes it as a wish: it saves a checkpoint, then ends.
-    for process in processes:
-      process.join()
+    with one_starts:
+      collections.deque(waiting, maxlen=0)  # No more of them start.
+      for process in begun:
+        process.terminate()  # Training takes it as a wish: it saves a checkpoint, then ends.
+    for thread in threads:
+      thread.join()
     raise
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import time
 
 import numpy as np
 import pytest
@@ -289,16 +290,30 @@ def test_a_smoke_run_leaves_every_file_and_a_second_one_trains_nothing(tmp_path,
 
 
 def leave(folder, name):
-  """Something for another process to do: a file that says which it was."""
-  (folder / name).write_text(str(os.getpid()))
+  """Something for another process to do: a file that says which it was, and how many there were."""
+  (folder / f"{name} is busy").touch()
+  time.sleep(1)
+  (folder / name).write_text(f"{os.getpid()} {len(list(folder.glob('* is busy')))}")
+  (folder / f"{name} is busy").unlink()
   if name == "fails":
     raise RuntimeError("seen by the caller's own call")
 
 
-def test_calls_beside_a_block_are_each_made_in_a_process_of_their_own(tmp_path):
-  if len(os.sched_getaffinity(0)) < 2:
-    pytest.skip("on one core all the work is the caller's")
-  with workers.beside(leave, [(tmp_path, "one"), (tmp_path, "fails")]):
+def test_calls_beside_a_block_are_each_made_in_a_process_of_their_own(tmp_path, monkeypatch):
+  monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+  names = ("fails", "second", "third")
+  with workers.beside(leave, [(tmp_path, name) for name in names]):
     assert not list(tmp_path.iterdir())  # The block does not wait for them: they load jax first.
-  pids = {(tmp_path / name).read_text() for name in ("one", "fails")}
-  assert len(pids | {str(os.getpid())}) == 3
+  pids, beside = zip(*[(tmp_path / name).read_text().split() for name in names], strict=True)
+  assert len({*pids, str(os.getpid())}) == 4
+  assert max(map(int, beside)) <= 2  # no more at once than cores
+
+
+def test_an_error_in_the_block_ends_what_runs_beside_it_and_starts_nothing_more(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+  with pytest.raises(ZeroDivisionError):
+    with workers.beside(leave, [(tmp_path, name) for name in ("first", "second", "third")]):
+      raise ZeroDivisionError
+  assert not list(tmp_path.iterdir())
