@@ -16,7 +16,7 @@ Besides: how many words an untrained vector holds (`bottleneck_capacity`), and w
 know the question before a list is read into one state (`bottleneck_recall`).
 
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, a model a process: default 290 seconds (6 runs x 18 s and 12 runs x 25 s, / 2,
+Time: on two cores, two at once of the cells and models: default 290 seconds (6 runs x 18 s and 12 runs x 25 s, / 2,
 compiling 30 s, recall 50 s, untrained vectors 10 s), smoke 25 (8 runs of 12 updates, most of it
 compiling), full an hour by estimate (20 runs x 5 min / 2, and 6 minutes for all that is small). The
 last has not been run yet. A killed run goes on where it was.
@@ -252,12 +252,14 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   for name, (train, _) in config.data.items():
     catalog.prepare(name, train.data.data_dir)
   folder = pathlib.Path(workdir) / "checkpoints"
-  # A process a model: each compiles its programs once for all seeds and both data sets.
-  with workers.beside(measure_all, [(config, arm, folder) for arm in ARMS]):
+  # A process a cell and model: each compiles its programs once for all seeds.
+  calls = [(config, name, arm, folder) for name in config.cells for arm in ARMS]
+  with workers.beside(measure_all, calls):
     held = bottleneck_capacity.measure(config.capacity, config.seed, record.log)
     recalled = bottleneck_recall.train_all(config.recall, config.seed, record.log)
-  by_arm = {arm: measure_all(config, arm, folder) for arm in ARMS}
-  trained = {name: {arm: by_arm[arm][name] for arm in ARMS} for name in config.cells}
+  trained = {
+    name: {arm: measure_all(config, name, arm, folder) for arm in ARMS} for name in config.cells
+  }
   for name, arms in trained.items():
     for arm, runs in arms.items():
       for seed, one in zip(config.all_seeds, runs, strict=True):
@@ -279,15 +281,16 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   return record.finish(metrics=metrics, claims=judge(found))
 
 
-def measure_all(config: Config, arm: str, folder: pathlib.Path) -> dict[str, list[Measured]]:
-  """All runs of one model by cell, a run a seed; those that are finished are read back."""
-  measured: dict[str, list[Measured]] = {}
-  for name, (train, edges) in config.cells.items():
-    measured[name] = []
-    for seed in config.all_seeds:
-      run = folder / f"{name}-{arm.replace(' ', '-')}-{seed}"
-      measured[name].append(measure(train, arm, seed, run, edges=edges, test=config.test))
-  return measured
+def measure_all(config: Config, name: str, arm: str, folder: pathlib.Path) -> list[Measured]:
+  """All runs of one cell and model, a run a seed; those that are finished are read back."""
+  train, edges = config.cells[name]
+  return [
+    measure(
+      train, arm, seed, folder / f"{name}-{arm.replace(' ', '-')}-{seed}", edges=edges,
+      test=config.test,
+    )
+    for seed in config.all_seeds
+  ]  # fmt: skip
 
 
 def _draw(record: recorder.Recorder, config: Config, found: Evidence) -> None:
