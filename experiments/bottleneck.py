@@ -16,10 +16,10 @@ Besides: how many words an untrained vector holds (`bottleneck_capacity`), and w
 know the question before a list is read into one state (`bottleneck_recall`).
 
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, two at once of the cells and models: default 290 seconds (6 runs x 18 s and 12 runs x 25 s, / 2,
-compiling 30 s, recall 50 s, untrained vectors 10 s), smoke 25 (8 runs of 12 updates, most of it
-compiling), full an hour by estimate (20 runs x 5 min / 2, and 6 minutes for all that is small). The
-last has not been run yet. A killed run goes on where it was.
+Time: on two cores, two at once of the cells and models: default 290 seconds (6 runs x 18 s and 12
+runs x 25 s, / 2, compiling 30 s, recall 50 s, untrained vectors 10 s), smoke 25 (8 runs of 12
+updates, most of it compiling), full an hour by estimate (20 runs x 5 min / 2, and 6 minutes for all
+that is small). The last has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
 none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors. 8000
 untrained components hold 50 words out of 20,000, also as bits; 250 hold 2 of them. Unknown letters

@@ -7,9 +7,11 @@ import json
 import multiprocessing
 import os
 import pathlib
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import forkserver
 from typing import Any
 
 import jax
@@ -102,17 +104,17 @@ def beside(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> It
   if cores < 2 or jax.default_backend() != "cpu":
     yield
     return
-  context = multiprocessing.get_context("spawn")  # A fork of a process with threads may hang.
   at_once = min(cores, len(calls))
+  context = _server()
   waiting, begun, one_starts = iter(calls), [], threading.Lock()
 
   def serve() -> None:
     while True:
-      with one_starts, _environment("NPROC", str(cores // at_once)):  # The size of XLA's pools.
+      with one_starts:
         call = next(waiting, None)
         if call is None:
           return
-        process = context.Process(target=_work, args=(function, *call))
+        process = context.Process(target=_work, args=(cores // at_once, function, *call))
         process.start()
         begun.append(process)
       process.join()
@@ -134,9 +136,23 @@ def beside(function: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> It
     raise
 
 
-def _work(function: Callable[..., Any], *arguments: Any) -> None:
+def _server() -> multiprocessing.context.ForkServerContext:
+  """Where processes start at once: one that has loaded what takes seconds, and has no threads."""
+  context = multiprocessing.get_context("forkserver")
+  context.set_forkserver_preload([__name__, "attn.report.figures"])
+  former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # It outlives a terminal, as they save.
+  try:
+    forkserver.ensure_running()
+  finally:
+    signal.signal(signal.SIGHUP, former)
+  return context
+
+
+def _work(cores: int, function: Callable[..., Any], *arguments: Any) -> None:
+  os.environ["NPROC"] = str(cores)  # The size of XLA's pools, which are not there yet.
   # Ctrl-C reaches a whole group: out of it, only the parent's SIGTERM comes, and comes once.
   os.setsid()
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by an exception: what is begun is saved
   threading.Thread(target=_end_with_parent, daemon=True).start()
   try:
     function(*arguments)
@@ -149,16 +165,3 @@ def _end_with_parent() -> None:
   assert parent is not None
   parent.join()
   os._exit(1)  # As a kill would: every run goes on from its last checkpoint.
-
-
-@contextlib.contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-  former = os.environ.get(name)
-  os.environ[name] = value
-  try:
-    yield
-  finally:
-    if former is None:
-      del os.environ[name]
-    else:
-      os.environ[name] = former

@@ -13,6 +13,7 @@ from attn import configs
 from attn.data import catalog
 from attn.evaluation.intervals import Interval
 from attn.report import results
+from attn.training.interrupts import Interrupts
 from experiments import (
   bottleneck,
   bottleneck_capacity,
@@ -303,17 +304,31 @@ def test_calls_beside_a_block_are_each_made_in_a_process_of_their_own(tmp_path, 
   monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
   names = ("fails", "second", "third")
   with workers.beside(leave, [(tmp_path, name) for name in names]):
-    assert not list(tmp_path.iterdir())  # The block does not wait for them: they load jax first.
+    assert not any((tmp_path / name).exists() for name in names)  # The block waits for none.
   pids, beside = zip(*[(tmp_path / name).read_text().split() for name in names], strict=True)
   assert len({*pids, str(os.getpid())}) == 4
   assert max(map(int, beside)) <= 2  # no more at once than cores
 
 
-def test_an_error_in_the_block_ends_what_runs_beside_it_and_starts_nothing_more(
+def last(folder, name):
+  """As training does: it heeds a signal when a step is whole, and saves it in the end."""
+  try:
+    with Interrupts() as stop:
+      (folder / f"{name} began").touch()
+      while stop.asked is None:
+        time.sleep(0.01)
+  finally:
+    (folder / f"{name} saved").touch()
+
+
+def test_an_error_in_the_block_has_what_runs_beside_it_saved_and_starts_nothing_more(
   tmp_path, monkeypatch
 ):
   monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
   with pytest.raises(ZeroDivisionError):
-    with workers.beside(leave, [(tmp_path, name) for name in ("first", "second", "third")]):
+    with workers.beside(last, [(tmp_path, name) for name in ("first", "second", "third")]):
+      while len(list(tmp_path.iterdir())) < 2:
+        time.sleep(0.01)
       raise ZeroDivisionError
-  assert not list(tmp_path.iterdir())
+  names = {path.name for path in tmp_path.iterdir()}
+  assert names == {"first began", "first saved", "second began", "second saved"}
