@@ -287,10 +287,14 @@ def test_a_penalty_of_another_shape_is_named():
 @pytest.mark.parametrize(
   ("change", "message"),
   [
-    ({"coverage": -0.1}, "coverage is -0.1; it must be finite and not negative"),
+    ({"coverage": -0.1}, "coverage is -0.1; it must be from 0 to 1,000,000"),
+    ({"coverage": 1e308}, "coverage is 1e\\+308; it must be from 0 to 1,000,000"),
+    ({"alpha": 1000.0}, "alpha is 1000.0; it must be from 0 to 10"),
+    ({"beam": 10**12}, "beam is 1000000000000; it must be from 1 to 1,000,000"),
+    ({"minimum_length": 10**11}, "minimum_length is 100000000000; it must be from 1 to 1,000,000"),
     ({"coverage": math.inf}, "coverage is inf"),
     ({"alpha": math.nan}, "alpha is nan"),
-    ({"minimum_length": 0}, "minimum_length is 0; it counts EOS, so 1 is no minimum"),
+    ({"minimum_length": 0}, "minimum_length is 0; .* \\(it counts EOS, so 1 is no minimum"),
     ({"forbidden": (5, 2)}, r"forbidden has 2; it takes ids, and not that of EOS \(2\)"),
     ({"forbidden": (-1,)}, "forbidden has -1"),
     ({"ratio": 1e30}, r"ratio 1e\+30 and extra 10 must not be above 1,000,000"),

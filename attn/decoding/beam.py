@@ -154,7 +154,7 @@ def _powers(
   lengths = np.maximum(np.arange(maximum_length + 1), 1).astype(np.float64)
   if normalisation == "gnmt":
     lengths = (5 + lengths) / 6
-  return jnp.asarray(lengths**alpha, jnp.float32)
+  return jnp.asarray(np.minimum(lengths**alpha, np.finfo(np.float32).max), jnp.float32)
 
 
 def _empty_pool(sentences: int, size: int) -> _Pool:

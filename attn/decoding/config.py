@@ -1,12 +1,11 @@
 """How a trained model is searched."""
 
 import dataclasses
-import math
 from typing import Literal
 
 from attn.data.vocabulary import EOS, UNK
 
-_MOST = 1_000_000  # longer translations than any machine has room for
+_MOST = 1_000_000  # longer translations, or wider beams, than any machine has room for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,15 +39,17 @@ class SearchConfig:
 
   def __post_init__(self) -> None:
     """Raises ValueError for a setting out of its range."""
-    if self.beam < 1:
-      raise ValueError(f"beam is {self.beam}; it must be at least 1 (1 is greedy search)")
-    for name in ("alpha", "coverage"):  # the bound that ends the search would not hold
-      if not 0 <= getattr(self, name) < math.inf:
-        raise ValueError(f"{name} is {getattr(self, name)}; it must be finite and not negative")
-    if self.minimum_length < 1:
-      raise ValueError(
-        f"minimum_length is {self.minimum_length}; it counts EOS, so 1 is no minimum"
-      )
+    bounds = {
+      "beam": (1, _MOST, "1 is greedy search"),
+      "alpha": (0, 10, "0 is the log-probability"),  # beyond, scores of float32 are all equal
+      "coverage": (0, 1e6, "0 is no penalty"),  # or scores are infinite
+      "minimum_length": (1, _MOST, "it counts EOS, so 1 is no minimum"),
+    }
+    for name, (least, most, told) in bounds.items():
+      if not least <= getattr(self, name) <= most:
+        raise ValueError(
+          f"{name} is {getattr(self, name)}; it must be from {least} to {most:,.0f} ({told})"
+        )
     if wrong := [token for token in self.forbidden if token < 0 or token == EOS]:
       raise ValueError(f"forbidden has {wrong[0]}; it takes ids, and not that of EOS ({EOS})")
     if self.ratio < 0 or self.extra < 1:
