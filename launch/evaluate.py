@@ -15,9 +15,10 @@ are shown unless --metric says which.
 Every score has a 95% interval, by 1,000 draws of lines with replacement. Several hypotheses files
 are systems: each is compared with the first one on the same draws (Koehn 2004), and p is the share
 of draws in which the difference is not of the sign that it has in all. BLEU and chrF have
-sacreBLEU's interval and p. With --source the scores are also shown by the length of the source, in
-words; with --vocabulary by its length in symbols of that, and by the share of unknown ones. It is a
-run's folder, which stands for its vocabulary of sources, or the file of one.
+sacreBLEU's interval and p. A single line has neither. With --source the scores are also shown by
+the length of the source, in words; with --vocabulary by its length in symbols of that, and by the
+share of unknown ones. It is a run's folder, which stands for its vocabulary of sources, or the file
+of one.
 
 --output has {"signatures": {metric: sacreBLEU's}, "scores": [{"metric", "by", "group", "system",
 "n", "value", "low", "high", "difference", "p_value"}, ...]}, null where there is nothing to tell.
@@ -62,6 +63,9 @@ absl_flags.DEFINE_string("output", None, "FILE.json for all that is shown", flag
 def main(values: absl_flags.FlagValues) -> int:
   """Scores what the flags name."""
   flags.require(values, hypotheses="FILE", references="FILE")
+  for name in ("hypotheses", "references"):
+    if not all(values[name].value):
+      raise flags.UserError(f"--{name}={','.join(values[name].value)} has a comma without a file")
   if repeated := [one for one in values.hypotheses if values.hypotheses.count(one) > 1]:
     raise flags.UserError(f"--hypotheses has {repeated[0]} twice")
   flags.refuse_without(values, "source", "vocabulary", "lengths")
@@ -93,7 +97,8 @@ def scored(
     raise flags.UserError(f"{values.hypotheses[0]} has no lines: there is nothing to score")
   systems = dict(zip(values.hypotheses, texts, strict=False))
   first, *others = texts[len(systems) : len(systems) + len(values.references)]
-  references = [[one, *filter(None, more)] for one, *more in zip(first, *others, strict=True)]
+  lines = zip(first, *others, strict=True)
+  references = [[one, *(text for text in more if text.strip())] for one, *more in lines]
   chosen = [groups.everything(len(first))]
   if source:
     chosen += source_groups(texts[-1], edges, vocabulary)

@@ -207,3 +207,12 @@ def test_references_are_checked_alike():
   for metric in comparison.METRICS:
     with pytest.raises(ValueError, match="^2 hypotheses, 1 references: expected a list"):
       compare(metric, {"x": ["a", "b"]}, [["a"]], [Group("all", "", np.array([0]))])
+
+
+@pytest.mark.parametrize("metric", ["chrf", "sequence_accuracy"])
+def test_a_single_sentence_has_no_interval_and_no_p_value(metric):
+  systems = {"one": ["a b"], "other": ["c d"]}
+  one, other = compare(metric, systems, [["a b"]], [everything(1)])[0]
+  assert one.value > other.value and other.difference == other.value - one.value
+  assert np.isnan([one.low, one.high, other.low, other.high, other.p_value]).all()
+  assert one.p_value is None

@@ -29,7 +29,7 @@ def test_scores_of_files(tmp_path, monkeypatch, capsys):
     out=OUTPUTS,
     new=REFERENCES,
     ref=REFERENCES,
-    more=["the cat sat on the mat", *[""] * 3],
+    more=["the cat sat on the mat", "", " ", ""],
   )
   vocabulary = Vocabulary(("a", "b"), "symbol")
   (tmp_path / "run").mkdir()
@@ -80,6 +80,8 @@ def test_one_metric_by_words_of_the_source(tmp_path, monkeypatch, capsys):
     (["--references=ref"], "--hypotheses=FILE is missing"),
     (["--hypotheses=out"], "--references=FILE is missing"),
     (["--hypotheses=out,out"], "--hypotheses has out twice"),
+    (["--hypotheses=out,"], "--hypotheses=out, has a comma without a file"),
+    (["--hypotheses=out", "--references=ref,,ref"], "--references=ref,,ref has a comma without"),
     (["--hypotheses=none"], "cannot read none: No such file"),
     (["--hypotheses=short"], "short has 1 lines but ref has 4: line by line they must be pairs"),
     (["--hypotheses=out", "--source=short"], "out has 4 lines but short has 1"),

@@ -21,10 +21,10 @@ class Row(NamedTuple):
     system: whose score.
     n: how many sentences.
     value: the score; of 100 for BLEU and chrF, else between 0 and 1 (error rates may exceed it).
-    low: lower end of its 95% interval.
+    low: lower end of its 95% interval, NaN of a single sentence.
     high: upper end.
     difference: this system's score less the first's; None for the first.
-    p_value: of the difference, by the paired bootstrap.
+    p_value: of the difference, by the paired bootstrap; NaN of a single sentence.
   """
 
   metric: str
@@ -90,7 +90,7 @@ def compare(
       for name, one in zip(systems, found, strict=True):
         more = None if one.p_value is None else one.value - found[0].value
         place = metric, group.by, group.label, name, group.members.size
-        rows.append(Row(*place, one.value, one.low, one.high, more, one.p_value))
+        rows.append(_resolved(Row(*place, one.value, one.low, one.high, more, one.p_value)))
   return rows, signature
 
 
@@ -118,8 +118,15 @@ def compare_counts(
         row = row._replace(difference=against.value, p_value=against.p_value)
       else:
         first = chosen
-      rows.append(row)
+      rows.append(_resolved(row))
   return rows
+
+
+def _resolved(row: Row) -> Row:
+  """Without interval and p-value where all draws are the same: of a single sentence."""
+  if row.n > 1:
+    return row
+  return row._replace(low=np.nan, high=np.nan, p_value=None if row.p_value is None else np.nan)
 
 
 def _estimated(counts: Counts, score: Score) -> tuple[int, float, float, float]:
