@@ -22,6 +22,7 @@ counted from 1) and rwth (`SENT: n`, then lines `S i j` or `P i j`). --gold_base
 """
 
 import pathlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def main(values: absl_flags.FlagValues) -> int:
   """Writes links, and scores them if there are gold ones."""
   folders = check(values)
   from attn.data import textfiles
-  from attn.evaluation import alignment_files
+  from attn.evaluation.alignment_files import pharaoh
 
   sources, targets = textfiles.read_parallel(values.source, values.target)
   gold = None
@@ -64,11 +65,9 @@ def main(values: absl_flags.FlagValues) -> int:
     models = [resolve.trained(folder, values.average) for folder in folders]
     sizes = counted(models, folders, sources, targets)
     if values.gold:
-      base = None if values.gold_base is None else int(values.gold_base)
-      base = 0 if base is None and values.gold_format == "pharaoh" else base
-      gold = alignment_files.read_gold(values.gold, values.gold_format, base=base, lengths=sizes)
+      gold = read_gold(values, sizes)
     links = aligned(models, sources, targets, values.threshold, values.symmetrise)
-    file.write("".join(f"{alignment_files.pharaoh(one)}\n" for one in links).encode("ascii"))
+    file.write("".join(f"{pharaoh(one)}\n" for one in links).encode("ascii"))
   if gold is not None:
     told = scores(links, gold, models[0], sources, sizes, flags.edges(values))
     print(told, file=flags.beside(values.output))
@@ -94,6 +93,25 @@ def check(values: absl_flags.FlagValues) -> list[pathlib.Path]:
     raise flags.UserError("--gold_base is missing: files in rwth's format count from 0 or from 1")
   flags.edges(values)
   return folders
+
+
+def read_gold(values: absl_flags.FlagValues, sizes: Sequence[tuple[int, int]]) -> "Gold":
+  """Returns the links of `--gold`; tells of sentences that have words and none of them."""
+  from attn.evaluation import alignment_files
+
+  base = None if values.gold_base is None else int(values.gold_base)
+  base = 0 if base is None and values.gold_format == "pharaoh" else base
+  gold = alignment_files.read_gold(values.gold, values.gold_format, base=base, lengths=sizes)
+  linked = [bool(sure or possible) for sure, possible in zip(*gold, strict=True)]
+  if not any(linked):
+    raise flags.UserError(f"--gold={values.gold} has no links: there is nothing to score against")
+  if bare := sum(all(size) and not one for size, one in zip(sizes, linked, strict=True)):
+    print(
+      f"launch.align: {values.gold}: lines with words but without a link: {bare:,} of"
+      f" {len(sizes):,}; what is found there counts as wrong",
+      file=sys.stderr,
+    )
+  return gold
 
 
 def counted(

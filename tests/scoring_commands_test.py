@@ -174,6 +174,12 @@ def test_links_are_held_against_gold(runs, capfd):
   assert rows["precision unknown words over 25%"] == 1
   assert run(align, *words) == 0
   assert "error_rate" in capfd.readouterr().err
+  write(runs, gold=lines[1:])
+  assert run(align, *words, "--output=links") == 0
+  assert capfd.readouterr().err == (
+    "launch.align: gold: lines with words but without a link: 1 of 5; what is found there counts as"
+    " wrong\n"
+  )
 
 
 @pytest.mark.parametrize(
@@ -224,6 +230,16 @@ def test_links_are_held_against_gold(runs, capfd):
     ),
     (
       align,
+      ["--workdir=forward", *PAIR, "--gold=blank"],
+      "--gold=blank has no links: there is nothing to score against",
+    ),
+    (
+      align,
+      ["--workdir=forward", *PAIR, "--gold=nothing", "--gold_format=naacl"],
+      "--gold=nothing has no links: there is nothing to score against",
+    ),
+    (
+      align,
       ["--workdir=forward", *PAIR, "--gold=x", "--gold_format=rwth"],
       "--gold_base is missing",
     ),
@@ -235,7 +251,7 @@ def test_links_are_held_against_gold(runs, capfd):
   ],
 )
 def test_what_cannot_be_aligned_or_scored(runs, command, words, told):
-  write(runs, beyond=["0-0", *[""] * 4])
+  write(runs, beyond=["0-0", *[""] * 4], blank=[""] * 5, nothing=[])
   assert told in run(command, *words)
 
 
