@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 FLAGS = flags.define("workdir", "input", "nbest", "average")
 absl_flags.DEFINE_string(
-  "output", None, "FILE of the page (default: attention.html in the workdir)", flag_values=FLAGS
+  "output",
+  None,
+  "FILE of the page; - is standard output (default: attention.html in the workdir)",
+  flag_values=FLAGS,
 )
 absl_flags.DEFINE_string("figures", None, "FOLDER for a heat map of each line", flag_values=FLAGS)
 
@@ -51,15 +54,19 @@ def main(values: absl_flags.FlagValues) -> int:
   resolve.make_folder(output.parent, "output")  # before the work that would be lost
   if values.figures:
     resolve.make_folder(pathlib.Path(values.figures), "figures")
-  trained = resolve.trained(workdir, values.average)
-  lines = shown(given, lines, trained)
-  system, sentences = traced(workdir.resolve().name, trained, lines, values.nbest)
-  from attn.report import attention_page
+  told = flags.beside(str(output))
+  with flags.writing("output", str(output)) as file:
+    trained = resolve.trained(workdir, values.average)
+    lines = shown(given, lines, trained)
+    system, sentences = traced(workdir.resolve().name, trained, lines, values.nbest)
+    from attn.report import attention_page
 
-  attention_page.write(output, system, sentences)
-  print(f"page: {output} ({output.stat().st_size / 1e6:.1f} MB, sentences: {len(sentences)})")
+    page = attention_page.html(system, sentences).encode()
+    file.write(page)
+  print(f"page: {output} ({len(page) / 1e6:.1f} MB, sentences: {len(sentences)})", file=told)
   if values.figures:
-    draw(pathlib.Path(values.figures), system, sentences)
+    count = draw(pathlib.Path(values.figures), system, sentences)
+    print(f"figures: {values.figures} ({count} PNG and SVG)", file=told)
   return 0
 
 
@@ -132,8 +139,8 @@ def traced(
   return inspection.system(config.model, name, facts), sentences
 
 
-def draw(folder: pathlib.Path, system: "System", sentences: "list[Trace]") -> None:
-  """Writes a heat map of each sentence, PNG and SVG."""
+def draw(folder: pathlib.Path, system: "System", sentences: "list[Trace]") -> int:
+  """Writes a heat map of each sentence, PNG and SVG; returns how many."""
   if not system.attends:
     raise flags.UserError("--figures: a model without attention has no weights to draw")
   from attn.report import attention_page, figures
@@ -142,7 +149,7 @@ def draw(folder: pathlib.Path, system: "System", sentences: "list[Trace]") -> No
   for sentence in drawn:
     stem = folder / sentence.name.replace(" ", "-")
     figures.save(attention_page.heat_map(sentence), stem)
-  print(f"figures: {folder} ({len(drawn)} PNG and SVG)")
+  return len(drawn)
 
 
 def _warn(text: str) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from attn.evaluation.traces import (
   Window,
 )
 from attn.report import attention_page, figures
-from tests import browser
+from launch import attention, resolve
+from tests import browser, commands
 
 NASTY = "</script><script>alert(1)</script>"
 ACTIONS = (
@@ -83,6 +85,19 @@ def page(tmp_path, *sentences, system=SYSTEM):
 # Without a browser.
 
 
+def test_the_command_writes_a_page_like_any_other_output(tmp_path, monkeypatch, capfd):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "config.json").write_text("{}")
+  (tmp_path / "in").write_text("a\n")
+  monkeypatch.setattr(resolve, "trained", lambda *_: None)
+  monkeypatch.setattr(attention, "shown", lambda name, lines, trained: lines)
+  monkeypatch.setattr(attention, "traced", lambda *_: (SYSTEM, [trace(["a"], ["x"])]))
+  assert commands.run(attention, "--workdir=.", "--input=in", "--output=-") == 0
+  shown = capfd.readouterr()
+  assert shown.out.startswith("<!DOCTYPE html>") and shown.err.startswith("page: - (")
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "in"]
+
+
 def records(text):
   found = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text)
   return [json.loads(one, parse_constant=pytest.fail) for one in found]
@@ -142,6 +157,14 @@ def test_a_map_says_how_sharp_it_is_and_shortens_long_words(tmp_path):
   none = dataclasses.replace(sentence, hypotheses=(hypothesis(["a"], ["x"], attends=False),))
   with pytest.raises(ValueError, match="line 1: there are no weights to draw"):
     attention_page.heat_map(none)
+
+
+def test_a_map_shows_symbols_as_they_are_and_none_that_xml_forbids(tmp_path):
+  drawing = attention_page.heat_map(trace(["$A$1", "$_$", "a\0b\uffff"], ["\x1bx"]))
+  figures.save(drawing, tmp_path / "map")
+  text = (tmp_path / "map.svg").read_text(encoding="utf-8")
+  ElementTree.fromstring(text)
+  assert all(f"<!-- {shown} -->" in text for shown in ("$A$1", "$_$", "a\ufffdb\ufffd", "\ufffdx"))
 
 
 @pytest.mark.parametrize("size", [1, 80])

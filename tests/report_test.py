@@ -1,9 +1,11 @@
 """Result files, the recorder, the register of claims, and the figures."""
 
 import dataclasses
+import errno
 import importlib
 import itertools
 import json
+import os
 import time
 import typing
 
@@ -257,6 +259,16 @@ def test_figures_are_the_same_bytes_and_leave_matplotlib_alone(tmp_path):
   for ending in (".svg", ".png"):
     assert (tmp_path / f"a{ending}").read_bytes() == (tmp_path / f"b{ending}").read_bytes()
   assert dict(matplotlib.rcParams) == before
+
+
+def test_a_figure_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+  def full(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(os, "fsync", full)
+  with pytest.raises(OSError) as caught:
+    figures.save(figures.new("Nothing")[0], tmp_path / "a")
+  assert caught.value.filename == str(tmp_path / "a.svg") and not list(tmp_path.iterdir())
 
 
 def test_the_recorder_keeps_the_message_of_a_figure(tmp_path):

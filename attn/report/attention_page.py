@@ -8,6 +8,7 @@ shows them. It loads nothing.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,23 +20,27 @@ from attn.report import figures, page, results
 
 _DIGITS = 5  # after the point, of every number of the page
 _LONGEST = 24  # characters of a label; of a longer one the middle is left out
+_FORBIDDEN = re.compile("[^ -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML
 _CHARACTER = 0.075  # inches that one takes in a label, at most
 
 
 def write(path: str | os.PathLike[str], system: System, sentences: Sequence[Trace]) -> None:
-  """Writes the page; it appears whole.
+  """Writes the page; it appears whole, and its folder is made."""
+  results.write_text(path, html(system, sentences))
+
+
+def html(system: System, sentences: Sequence[Trace]) -> str:
+  """The page.
 
   Args:
-    path: of the page; its folder is made.
     system: the model that wrote the sentences.
     sentences: its traces, at least one.
   """
   if not sentences:
     raise ValueError("an attention page needs at least one sentence")
-  text = page.template("attention.html.jinja").render(
+  return page.template("attention.html.jinja").render(
     system=system, sentences=[(one, record(one)) for one in sentences], told=record(system)
   )
-  results.write_text(path, text)
 
 
 def record(data: Any) -> Any:
@@ -67,10 +72,10 @@ def heat_map(sentence: Trace, hypothesis: int = 0) -> Figure:
 
 
 def label(symbol: Symbol) -> str:
-  """A symbol as figures show it: a blank by a sign, a long one without its middle."""
+  """A symbol as figures show it: blanks and controls by a sign, a long one without its middle."""
   if symbol.kind == "end":
     return "(end)"
-  text = symbol.text if symbol.text.strip() else "\N{OPEN BOX}"
+  text = _FORBIDDEN.sub("\ufffd", symbol.text) if symbol.text.strip() else "\N{OPEN BOX}"
   half = _LONGEST // 2
   return (
     text if len(text) <= _LONGEST else f"{text[:half]}\N{HORIZONTAL ELLIPSIS}{text[1 - half :]}"

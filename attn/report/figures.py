@@ -10,6 +10,7 @@ of matplotlib, so that importing it changes nobody's plots.
 """
 
 import functools
+import io
 import os
 import pathlib
 import textwrap
@@ -27,6 +28,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
+
+from attn.report import results
 
 # Okabe and Ito's palette without the yellow, which vanishes on paper.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00")
@@ -240,6 +243,7 @@ def heat_map(
   crowded = max(len(source), len(target)) > 15
   families, boxes = fonts_for([*source, *target])
   font: dict[str, Any] = {"fontsize": 7.5 if crowded else _TICK, "fontfamily": families}
+  font["parse_math"] = False  # a symbol may have dollars
   upright = max(map(len, source), default=0) <= (1 if crowded else 3)
   stacked = ["\n".join(text) if _is_wide(text) else text for text in source]
   axes.set_xticks(range(len(source)), stacked, linespacing=1.0, **font)
@@ -300,7 +304,7 @@ def title_of(figure: Figure) -> str:
 
 
 def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
-  """Writes `STEM.svg` and `STEM.png`; the same figure gives the same bytes.
+  """Writes `STEM.svg` and `STEM.png`, each whole; the same figure gives the same bytes.
 
   Where no font of this machine has a character, the PNG has a box, and the SVG text in place of
   outlines: whoever has a font sees it.
@@ -310,7 +314,6 @@ def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
     stem: path without an ending; the folder is made.
   """
   stem = pathlib.Path(stem)
-  stem.parent.mkdir(parents=True, exist_ok=True)
   boxes = fonts_for(text.get_text() for text in figure.findobj(Text))[1]
   kind = "none" if boxes else "path"
   with (
@@ -319,8 +322,14 @@ def save(figure: Figure, stem: str | os.PathLike[str]) -> None:
   ):
     if boxes:
       warnings.filterwarnings("ignore", "Glyph .* missing from font")
-    figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
+    _write(figure, stem, "svg", metadata={"Date": None})
     layout = figure.get_layout_engine()
     figure.set_layout_engine(None)  # What has been laid out stays: to do it again takes a third.
-    figure.savefig(stem.with_name(stem.name + ".png"), dpi=150)
+    _write(figure, stem, "png", dpi=150)
     figure.set_layout_engine(layout)
+
+
+def _write(figure: Figure, stem: pathlib.Path, kind: str, **options: Any) -> None:
+  drawn = io.BytesIO()
+  figure.savefig(drawn, format=kind, **options)
+  results.write_bytes(stem.with_name(f"{stem.name}.{kind}"), drawn.getvalue())

@@ -258,19 +258,26 @@ def read(path: str | os.PathLike[str]) -> Result:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
+  """`write_bytes` of a text in UTF-8."""
+  write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
   """Writes a file in one piece: after a crash there is the old file or the new one, never half."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
   try:
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-      file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+      file.write(data)
       file.flush()
       os.fsync(file.fileno())
     os.chmod(temporary, 0o644)  # mkstemp makes it private; a report is for others to read
     os.replace(temporary, path)
-  except BaseException:
+  except BaseException as error:
     pathlib.Path(temporary).unlink(missing_ok=True)
+    if isinstance(error, OSError):  # a write that fails does not say of which file
+      error.filename = str(path)
     raise
 
 
