@@ -117,7 +117,9 @@ _SHARED: dict[str, Callable[[flags.FlagValues], Any]] = {
   "list": _switch("list", "show what there is, and end"),
   "tensorboard": _switch("tensorboard", "write metrics of training for TensorBoard as well"),
   "wandb": _switch("wandb", "write metrics of training for Weights & Biases as well"),
-  "input": _text("input", "FILE of lines in UTF-8; - is standard input (default: -)"),
+  "input": _text(
+    "input", "FILE of lines in UTF-8, perhaps of gzip or xz; - is standard input (default: -)"
+  ),
   "output": _text("output", "FILE; - is standard output (default: -)"),
   "nbest": _count("nbest", 1, "hypotheses to write for each line, with their scores"),
   "replace_unknown": lambda values: flags.DEFINE_flag(
@@ -250,7 +252,9 @@ def _leftovers(values: flags.FlagValues, arguments: list[str], left: list[str]) 
         off = [f"no{one}" for one in values if values[one].boolean and name.startswith("no")]
         yield f"unknown flag --{name}" + nearest(name, [*values, *off])
     elif _takes(values, before) is False:
-      switched = word.lower() in _SWITCHED and before.lstrip("-") in values
+      known = before.lstrip("-") in values
+      plain = known and isinstance(values[before.lstrip("-")], flags.BooleanFlag)
+      switched = known and (word.lower() in _SWITCHED or not plain)
       advice = f"write {before}={word}" if switched else f"remove it, {before} takes no value"
       yield f"unexpected argument {word!r} after {before}: {advice}"
     else:
@@ -290,6 +294,23 @@ def help_text(doc: str, values: flags.FlagValues) -> str:
 # Files.
 
 
+class _Named(io.FileIO):
+  """A file to write, whose failures say which one it is."""
+
+  def __init__(self, file: pathlib.Path | int, told: str) -> None:
+    """Opens a path, or takes a descriptor that others close."""
+    super().__init__(file, "wb", closefd=not isinstance(file, int))
+    self._told = told
+
+  def write(self, data: Any, /) -> int:
+    """Writes, and names the file where that fails."""
+    try:
+      return super().write(data)
+    except OSError as error:
+      error.filename = self._told
+      raise
+
+
 @contextlib.contextmanager
 def writing(flag: str, name: str | None) -> Iterator[BinaryIO]:
   """Yields a file that takes the name `name` when all is written; a device or pipe as it is.
@@ -299,17 +320,19 @@ def writing(flag: str, name: str | None) -> Iterator[BinaryIO]:
     name: its path; - and None are standard output.
   """
   if name is None or name == "-":
+    if sys.stdout is None:
+      raise UserError(f"standard output is closed: give --{flag}=FILE")
     yield sys.stdout.buffer
     return
   path = pathlib.Path(os.path.realpath(name))
   whole = path.is_file() or not path.exists()
   target = path.with_name(f".{path.name}.{os.getpid()}.part") if whole else path
   try:
-    file = target.open("wb")
+    raw = _Named(target, name)
   except OSError as error:
     raise UserError(f"cannot write --{flag}={name}: {error.strerror}") from error
   try:
-    with file:
+    with io.BufferedWriter(raw) as file:
       yield file
     if whole:
       os.replace(target, path)
@@ -343,7 +366,7 @@ def explain(error: BaseException) -> str | None:
       found = re.search(r"/[^\s'\":\]]+", str(link))
       where = getattr(link, "filename", None) or (found and found.group())
       place = f" ({where})" if where else ""
-      return f"no space left on the device{place}: free some, then the same command goes on"
+      return f"no space left on the device{place}: free some, then give the same command again"
     if isinstance(link, MemoryError) or "RESOURCE_EXHAUSTED" in str(link):  # the latter is XLA's
       return "not enough memory: make batches, beams or the longest length smaller"
     if isinstance(link, OSError) and link.errno in _MACHINE:
@@ -382,13 +405,31 @@ def run(
   # Some initialisers take seconds at random while OpenBLAS's threads fight over busy cores. It
   # reads this once, when numpy is first imported.
   os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-  if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may be in no encoding at all
-    sys.stdout.reconfigure(errors="backslashreplace")
+  if isinstance(sys.stdout, io.TextIOWrapper):
+    sys.stdout = io.TextIOWrapper(
+      io.BufferedWriter(_Named(sys.stdout.fileno(), "standard output")),
+      encoding=sys.stdout.encoding,
+      errors="backslashreplace",  # a name of a file may be in no encoding at all
+      line_buffering=sys.stdout.line_buffering or sys.stdout.write_through,
+    )
+  if sys.stderr is None:  # closed: what is told would go to standard output
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # until the process ends
   for name in ("SIGTERM", "SIGHUP"):
     number = getattr(signal, name, None)
     if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
       signal.signal(number, _terminate)
-  sys.exit(_run(command, main, values, doc or "", " The same command resumes." if resumes else ""))
+  code = _run(command, main, values, doc or "", " The same command resumes." if resumes else "")
+  try:
+    _flush()
+  except OSError:
+    # Nobody reads it, or there is no room. Python would complain again when it flushes.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  sys.exit(code)
+
+
+def _flush() -> None:
+  if sys.stdout is not None:  # it may be closed
+    sys.stdout.flush()
 
 
 def _terminate(number: int, _: FrameType | None) -> None:
@@ -416,7 +457,7 @@ def _run(
       memory.restart_in_huge_pages()
       parent.end_with_it()
       code = main(values)
-    sys.stdout.flush()
+    _flush()
     return code
   except Terminated as error:
     _say(command, f"ended by {signal.Signals(error.number).name}.{hint}")
@@ -424,9 +465,7 @@ def _run(
   except KeyboardInterrupt:
     _say(command, f"interrupted.{hint}")
     return INTERRUPTED
-  except BrokenPipeError:
-    # Whoever read the output has seen enough. Python would complain again when it flushes.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+  except BrokenPipeError:  # whoever read the output has seen enough
     return 128 + getattr(signal, "SIGPIPE", 13)
   except Exception as error:
     tell(command, error)

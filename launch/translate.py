@@ -8,9 +8,9 @@ Examples:
   python -m launch.translate --workdir=RUN --input=words.txt --replace_unknown=dictionary.tsv
 
 Only a newline ends a line, with a carriage return right before it or without, and a line that is
-empty, or holds nothing but space, comes out empty. Text is UTF-8. Lines are answered as they come,
-so the command works between pipes. Warnings go to standard error. An output file appears when it is
-whole.
+empty, or holds nothing but space, comes out empty. Text is UTF-8; a file of gzip or xz is unpacked.
+Lines are answered as they come, so the command works between pipes. Warnings go to standard error.
+An output file appears when it is whole.
 
 Several folders are models that translate together; their vocabularies must be the same, and the
 first one's settings hold. --set changes how it is searched: search.beam, search.alpha and so on.
@@ -33,7 +33,10 @@ arrays LINE.RANK.NAME, such as 0.0.weights. Lines without or with thousands of s
 
 import contextlib
 import dataclasses
+import gzip
+import lzma
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -56,6 +59,8 @@ _LINES = 1024  # most lines translated at once
 _BYTES = 1 << 16
 _SWITCHES = ("true", "false")  # what a flag is that is given without a value, or as --no...
 _END = "</s>"
+# By how a file begins, as no text does.
+_UNPACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -291,6 +296,8 @@ def _warn(text: str) -> None:
 @contextlib.contextmanager
 def _reading(name: str) -> Iterator[BinaryIO]:
   if name == "-":
+    if sys.stdin is None:
+      raise flags.UserError("standard input is closed: give --input=FILE")
     yield sys.stdin.buffer
     return
   try:
@@ -298,7 +305,16 @@ def _reading(name: str) -> Iterator[BinaryIO]:
   except OSError as error:
     raise flags.UserError(f"cannot read --input={name}: {error.strerror}") from error
   with file:
-    yield file
+    unpacked = _UNPACKED.get(file.peek(2)[:2])
+    if unpacked is None:
+      yield file
+      return
+    try:
+      yield unpacked(file)
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+      raise flags.UserError(
+        f"--input={name}: the compressed file is damaged ({error}): make it anew"
+      ) from error
 
 
 if __name__ == "__main__":

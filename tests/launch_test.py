@@ -355,6 +355,11 @@ def test_a_switch_can_be_off(checkout, word):
   assert config_of(checkout / "results/tiny/default")["hidden"] == 64
 
 
+def test_a_switch_that_may_have_a_value_is_given_it(checkout):
+  told = complaint(checkout, "translate", "--replace_unknown", "words.tsv")
+  assert "after --replace_unknown: write --replace_unknown=words.tsv; --help lists" in told
+
+
 def test_what_is_missing_is_named(checkout):
   assert "--experiment=NAME is missing: there is broken, tiny" in complaint(checkout, "run")
   assert "give one of --preset" in complaint(checkout, "train")
@@ -526,9 +531,41 @@ def test_a_full_disk_under_standard_output(checkout):
       stderr=subprocess.PIPE,
       text=True,
     )
-  assert done.returncode != 0
-  assert done.stderr.startswith("launch.run: no space left on the device")
-  assert "Traceback" not in done.stderr
+  assert done.returncode == 1
+  assert done.stderr == (
+    "launch.run: no space left on the device (standard output): free some, then give the same"
+    " command again\n"
+  )
+
+
+@pytest.mark.parametrize("flag", ["output", "attention"])
+def test_a_full_disk_under_a_file(flag):
+  with pytest.raises(OSError) as caught, flags.writing(flag, "/dev/full") as file:
+    file.write(b"a line\n")
+  assert "no space left on the device (/dev/full): free some" in flags.explain(caught.value)
+
+
+@pytest.mark.parametrize(
+  ("words", "closed", "told"),
+  [
+    ((), 0, "standard input is closed: give --input=FILE"),
+    (("--input=in",), 1, "standard output is closed: give --output=FILE"),
+  ],
+)
+def test_a_standard_stream_that_is_closed(checkout, words, closed, told):
+  (checkout / "in").write_text("a\n")
+  closing = {"preexec_fn": lambda: os.close(closed)}
+  with start(checkout, "translate", "--workdir=w", *words, **closing) as process:
+    out, err = process.communicate(timeout=PATIENCE)
+  assert (process.returncode, out) == (1, b"")
+  assert err.decode() == f"launch.translate: {told}\n"
+
+
+def test_complaints_are_never_among_the_output(checkout):
+  closing = {"preexec_fn": lambda: os.close(2)}
+  with start(checkout, "translate", "--workdir=w", **closing) as process:
+    out, _ = process.communicate(timeout=PATIENCE)
+  assert (process.returncode, out) == (1, b"")
 
 
 def test_what_no_encoding_has_is_escaped(checkout):

@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import gzip
 import io
 import json
+import lzma
 import pathlib
 
 import jax
@@ -17,6 +19,7 @@ from attn.data.vocabulary import UNK, Vocabulary
 from attn.decoding import translation
 from attn.models import ModelConfig
 from launch import attention, attention_files, flags, resolve, translate
+from tests import commands
 
 SOURCE, TARGET = Vocabulary(tuple("abcd"), "character"), Vocabulary(("x", "y", "zz"), "symbol")
 MODEL = ModelConfig(
@@ -176,6 +179,24 @@ def test_what_cannot_be_is_told_before_a_line_is_read(words, error, told, tmp_pa
   with pytest.raises(error, match=told):
     run(tmp_path, *words, text="")
   assert sorted(path.name for path in pathlib.Path().iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, lzma.compress])
+def test_a_compressed_file_is_unpacked(packed, tmp_path, monkeypatch):
+  monkeypatch.setattr(
+    translate,
+    "translator",
+    lambda *_, **__: lambda lines, numbers: [[line.upper()] for line in lines],
+  )
+  data = packed(b"ab\n\ncd")
+  for name, given in (("in", data), ("cut", data[:-5])):
+    (tmp_path / name).write_bytes(given)
+  words = [f"--input={tmp_path}/in", f"--output={tmp_path}/out", "--workdir=a"]
+  translate.FLAGS.unparse_flags()  # what another test left
+  assert commands.run(translate, *words) == 0
+  assert (tmp_path / "out").read_bytes() == b"AB\n\nCD\n"
+  told = commands.run(translate, f"--input={tmp_path}/cut", *words[1:])
+  assert told.startswith(f"--input={tmp_path}/cut: the compressed file is damaged (")
 
 
 def test_a_symbol_with_a_newline_makes_no_line_of_its_own(tmp_path, monkeypatch):
