@@ -183,13 +183,14 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   for name in config.data:
     catalog.prepare(name, getattr(config, name).data.data_dir)
   folder = pathlib.Path(workdir) / "checkpoints"
-  # A process an order: each compiles its programs once for all seeds.
-  with workers.beside(measure_all, [(config, order, folder) for order in config.orders]):
+  # A process a data set and order: each compiles its programs once for all seeds.
+  calls = [(config, name, order, folder) for name in config.data for order in config.orders]
+  with workers.beside(measure_all, calls):
     steps = {order: dependencies(order, config.seed) for order in ORDERS}
     attended = papers(config.seed)
-  by_order = {order: measure_all(config, order, folder) for order in config.orders}
   trained: dict[str, Runs] = {
-    name: {order: by_order[order][name] for order in config.orders} for name in config.data
+    name: {order: measure_all(config, name, order, folder) for order in config.orders}
+    for name in config.data
   }
   for name, runs in trained.items():
     for order, several in runs.items():
@@ -213,17 +214,12 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   return record.finish(metrics=_metrics(evidence), claims=judge(evidence))
 
 
-def measure_all(config: Config, order: str, folder: pathlib.Path) -> dict[str, list[Measured]]:
-  """All runs of one order by data set, a run a seed; those that are finished are read back."""
-  return {
-    name: [
-      measure(
-        getattr(config, name), order, seed, folder / f"{name}-{order}-{seed}", test=config.test
-      )
-      for seed in config.all_seeds
-    ]
-    for name in config.data
-  }
+def measure_all(config: Config, name: str, order: str, folder: pathlib.Path) -> list[Measured]:
+  """All runs of one order on one data set, a run a seed; those finished are read back."""
+  return [
+    measure(getattr(config, name), order, seed, folder / f"{name}-{order}-{seed}", test=config.test)
+    for seed in config.all_seeds
+  ]
 
 
 def _metrics(evidence: Evidence) -> dict[str, Metric]:
