@@ -294,18 +294,33 @@ def help_text(doc: str, values: flags.FlagValues) -> str:
 # Files.
 
 
-class _Named(io.FileIO):
-  """A file to write, whose failures say which one it is."""
+class _Named(io.BufferedWriter):
+  """A file to write, whose failures say which one it is.
+
+  Below the buffer no Python runs: an interruption there would have it write again what it wrote.
+  """
 
   def __init__(self, file: pathlib.Path | int, told: str) -> None:
     """Opens a path, or takes a descriptor that others close."""
-    super().__init__(file, "wb", closefd=not isinstance(file, int))
+    super().__init__(io.FileIO(file, "wb", closefd=not isinstance(file, int)))
     self._told = told
 
   def write(self, data: Any, /) -> int:
-    """Writes, and names the file where that fails."""
-    try:
+    with self._telling():
       return super().write(data)
+
+  def seek(self, offset: int, whence: int = 0, /) -> int:
+    with self._telling():
+      return super().seek(offset, whence)
+
+  def flush(self) -> None:
+    with self._telling():
+      super().flush()
+
+  @contextlib.contextmanager
+  def _telling(self) -> Iterator[None]:
+    try:
+      yield
     except OSError as error:
       error.filename = self._told
       raise
@@ -328,11 +343,11 @@ def writing(flag: str, name: str | None) -> Iterator[BinaryIO]:
   whole = path.is_file() or not path.exists()
   target = path.with_name(f".{path.name}.{os.getpid()}.part") if whole else path
   try:
-    raw = _Named(target, name)
+    file = _Named(target, name)
   except OSError as error:
     raise UserError(f"cannot write --{flag}={name}: {error.strerror}") from error
   try:
-    with io.BufferedWriter(raw) as file:
+    with file:
       yield file
     if whole:
       os.replace(target, path)
@@ -407,7 +422,7 @@ def run(
   os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
   if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout = io.TextIOWrapper(
-      io.BufferedWriter(_Named(sys.stdout.fileno(), "standard output")),
+      _Named(sys.stdout.fileno(), "standard output"),
       encoding=sys.stdout.encoding,
       errors="backslashreplace",  # a name of a file may be in no encoding at all
       line_buffering=sys.stdout.line_buffering or sys.stdout.write_through,

@@ -545,6 +545,24 @@ def test_a_full_disk_under_a_file(flag):
   assert "no space left on the device (/dev/full): free some" in flags.explain(caught.value)
 
 
+def test_what_was_written_before_an_interruption_is_not_written_again(tmp_path):
+  def interrupt(frame, event, _):
+    if event == "return" and frame.f_code.co_name in ("write", "flush"):
+      raise KeyboardInterrupt
+    return interrupt
+
+  file, before = flags._Named(tmp_path / "a", "a"), sys.gettrace()
+  file.write(b"a line\n")
+  sys.settrace(interrupt)
+  try:
+    with pytest.raises(KeyboardInterrupt):
+      file.flush()
+  finally:
+    sys.settrace(before)
+  file.close()
+  assert (tmp_path / "a").read_bytes() == b"a line\n"
+
+
 @pytest.mark.parametrize(
   ("words", "closed", "told"),
   [
