@@ -11,14 +11,14 @@ where the walk stands. `g2p` (English spelling to sound) is real and asks for no
 trained on in `full`, or with --set=data=walk,g2p.
 
 Command: python -m launch.run --experiment=order_of_the_step
-Time: on two cores, an order a process: default 138 seconds (9 runs of three orders x 22 s / 2, and
-compiling), smoke 23 (4 runs of 6 updates, most of it compiling), full 25
-minutes by estimate (25 runs of the walk x 50 s / 2, 25 of g2p x 60 s / 2), which has not been run.
-A killed run goes on where it was.
+Time: on two cores, two orders at once: default 138 seconds (9 runs of three orders x 22 s / 2, and
+compiling), smoke 23 (4 runs of 6 updates, most of it compiling), full 35 minutes beside other work,
+25 alone by estimate (25 runs of the walk x 55 s / 2, 25 of g2p x 45 s / 2, and compiling). A killed
+run goes on where it was.
 Expect: on the walk the orders whose score has seen y_{i-1} (Luong's, the released code's, in full
 the conditional GRU's) come nearer to ln 2, and the paper's stay behind: by 0.3 nats after 640
-updates; after 1500, which took all five 392 seconds, the paper's two forms are 0.58 and 0.66 above
-it, the others 0.08 to 0.12. The dependencies are those of the equations.
+updates; after 1500 the paper's two forms are 0.62 and 0.67 above it, the others 0.08 to 0.13. On g2p
+all five make 10.1 to 10.5% symbol errors. The dependencies are those of the equations.
 
 Rules, stated before the run. A form is one of Bahdanau's: section 3.1, A.2.2, the released code.
   32 `stated`: direct dependencies leave the five actions one order, the claimed one. In section 3.1
