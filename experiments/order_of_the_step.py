@@ -17,8 +17,8 @@ compiling), smoke 23 (4 runs of 6 updates, most of it compiling), full 35 minute
 run goes on where it was.
 Expect: on the walk the orders whose score has seen y_{i-1} (Luong's, the released code's, in full
 the conditional GRU's) come nearer to ln 2, and the paper's stay behind: by 0.3 nats after 640
-updates; after 1500 the paper's two forms are 0.62 and 0.67 above it, the others 0.08 to 0.13. On g2p
-all five make 10.1 to 10.5% symbol errors. The dependencies are those of the equations.
+updates; after 1500 the paper's two forms are 0.62 and 0.67 above it, the others 0.08 to 0.13. On
+g2p all five make 10.1 to 10.5% symbol errors. The dependencies are those of the equations.
 
 Rules, stated before the run. A form is one of Bahdanau's: section 3.1, A.2.2, the released code.
   32 `stated`: direct dependencies leave the five actions one order, the claimed one. In section 3.1
