@@ -45,9 +45,9 @@ def falls(
     return results.NOT_RESOLVED
   if any(rise.high < 0 for rise in (*rises, *([unknown] if unknown else []))):
     return results.CONTRADICTED
-  if any(rise.low <= 0 for rise in rises) or any(error >= WELL for error in short):
+  if unknown is None or any(rise.low <= 0 for rise in rises) or any(e >= WELL for e in short):
     return results.NOT_RESOLVED
-  return results.REPRODUCED if unknown and unknown.low > 0 else results.QUALIFIED
+  return results.REPRODUCED if unknown.low > 0 else results.QUALIFIED
 
 
 def falls_more(
