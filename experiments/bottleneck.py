@@ -18,8 +18,8 @@ know the question before a list is read into one state (`bottleneck_recall`).
 Command: python -m launch.run --experiment=bottleneck
 Time: on two cores, two at once of the cells and models: default 220 seconds (12 runs x 18 s / 2,
 compiling 4 cells x 35 s / 2, recall 50 s, untrained vectors 10 s), smoke 25 (8 runs of 12 updates,
-most of it compiling), full half an hour by estimate (20 runs x 90 s / 2, 50 of the small ones x 25
-s / 2), which has not been run yet. A killed run goes on where it was.
+most of it compiling), full 20 minutes by estimate (10 runs x 50 s, 60 x 25 s, compiling 14 cells x
+35 s, / 2), which has not been run yet. A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
 none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors. 8000
 untrained components hold 50 words out of 20,000, also as bits; 250 hold 2 of them. Unknown letters
@@ -216,12 +216,9 @@ def profiles() -> dict[str, dict[str, Any]]:
     "recall.widths": (4, 16), "recall.steps": 40, "recall.pairs": 4, "recall.seeds": 3,
   }  # fmt: skip
   full = {
-    **both(model__units=128, model__embedding=64, model__alignment=64, model__maxout=64,
-           model__dropout=0.2, data__batch_size=128, optimizer__learning_rate=3e-3,
-           optimizer__warmup=100, search__beam=5),
-    "g2p.steps": 1500, "reverse.steps": 700, "seeds": 5, "test": None,
-    "known": 17, "widths": (16, 32, 128), "beyond": 12, "capacity.sentences": 20,
-    "recall.steps": 2000,
+    **both(search__beam=5),
+    "g2p.steps": 1500, "seeds": 5, "test": None, "known": 17, "widths": (16, 32, 128), "beyond": 12,
+    "capacity.sentences": 20, "recall.steps": 2000,
   }  # fmt: skip
   return {"smoke": smoke, "default": {}, "full": full}
 
