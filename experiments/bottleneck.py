@@ -17,7 +17,7 @@ know the question before a list is read into one state (`bottleneck_recall`).
 
 Command: python -m launch.run --experiment=bottleneck
 Time: on two cores, two at once of the cells and models: default 220 seconds (12 runs x 18 s / 2,
-compiling 4 cells x 35 s / 2, recall 50 s, untrained vectors 10 s), smoke 25 (8 runs of 12 updates,
+compiling 4 cells x 35 s / 2, recall 50 s, untrained vectors 10 s), smoke 26 (8 runs of 12 updates,
 most of it compiling), full 19 minutes (10 runs x 60 s, 60 x 20 s, compiling 14 cells x 35 s, / 2).
 A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention

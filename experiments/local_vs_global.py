@@ -9,7 +9,7 @@ By --set=tasks= there is `lexicon` too, where modifiers change sides with their 
 
 Command: python -m launch.run --experiment=local_vs_global
 Time: on two cores, half of the cells a process, by CPU time on a busy machine: default about 115
-seconds (18 runs x 6 s and compiling 4 models x 12 s, / 2, and 20 s), smoke 21 (6 runs of 4
+seconds (18 runs x 6 s and compiling 4 models x 12 s, / 2, and 20 s), smoke 14 (6 runs of 4
 updates, nearly all of it compiling two models), full about 6 minutes (70 runs x 7 s and 8 models x
 12 s, / 2, and a minute). A killed run goes on where it was.
 Expect: in order nothing separates the three. Backwards, local-m misses the links that its window

@@ -12,7 +12,7 @@ Command: python -m launch.run --experiment=papers_table
 of help pages (English to German, from apt) and short verses (Greek to English, whose links by hand
 give alignment error rates); `--set=systems=...` takes further presets.
 Time: on two cores, a process for every other system: default 103 seconds (15 runs x 9 s and the
-rest compiling 5 models, / 2); smoke 16 (6 runs of 4 updates, nearly all of it compiling two
+rest compiling 5 models, / 2); smoke 12 (6 runs of 4 updates, nearly all of it compiling two
 models); full 18 minutes (40 runs of g2p x 15 s, 40 of sentences x 28 s, and compiling 16 models x
 10 s, / 2). A killed run goes on where it was.
 Expect: on g2p both fixed vectors far behind (66 to 72% of the phones wrong, against 30 to 41%);
