@@ -33,10 +33,7 @@ arrays LINE.RANK.NAME, such as 0.0.weights. Lines without or with thousands of s
 
 import contextlib
 import dataclasses
-import gzip
-import lzma
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -59,8 +56,6 @@ _LINES = 1024  # most lines translated at once
 _BYTES = 1 << 16
 _SWITCHES = ("true", "false")  # what a flag is that is given without a value, or as --no...
 _END = "</s>"
-# By how a file begins, as no text does.
-_UNPACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7": lzma.open}
 
 
 def main(values: absl_flags.FlagValues) -> int:
@@ -305,16 +300,10 @@ def _reading(name: str) -> Iterator[BinaryIO]:
   except OSError as error:
     raise flags.UserError(f"cannot read --input={name}: {error.strerror}") from error
   with file:
-    unpacked = _UNPACKED.get(file.peek(2)[:2])
-    if unpacked is None:
-      yield file
-      return
-    try:
-      yield unpacked(file)
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-      raise flags.UserError(
-        f"--input={name}: the compressed file is damaged ({error}): make it anew"
-      ) from error
+    from attn.data import textfiles
+
+    with textfiles.unpacked(file, f"--input={name}") as content:
+      yield content
 
 
 if __name__ == "__main__":

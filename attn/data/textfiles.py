@@ -1,9 +1,11 @@
 """Parallel text as users have it: files of lines, plain or compressed, read strictly."""
 
+import contextlib
 import gzip
+import io
 import lzma
-import pathlib
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from attn.data.errors import DataError
@@ -101,15 +103,30 @@ def _filtered(pairs: list[tuple[str, str]]) -> Pairs:
   return Pairs(kept, {reason: count for reason, count in left_out.items() if count})
 
 
+@contextlib.contextmanager
+def unpacked(file: io.BufferedReader, name: str) -> Iterator[io.BufferedIOBase]:
+  """Yields a file to read, as it is or, if it is compressed by gzip or xz, unpacked.
+
+  Raises:
+    DataError: reading it finds that it is damaged; starts with `name`.
+  """
+  start = file.peek(6)
+  if start.startswith(b"\x1f\x8b"):
+    content: io.BufferedIOBase = gzip.open(file)
+  elif start.startswith(b"\xfd7zXZ\x00"):
+    content = lzma.open(file)
+  else:
+    yield file
+    return
+  try:
+    yield content
+  except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+    raise DataError(f"{name}: the compressed file is damaged ({error}): make it anew") from error
+
+
 def _contents(file: str) -> bytes:
   try:
-    data = pathlib.Path(file).read_bytes()
-    if data.startswith(b"\x1f\x8b"):
-      return gzip.decompress(data)
-    if data.startswith(b"\xfd7zXZ\x00"):
-      return lzma.decompress(data)
-  except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-    raise DataError(f"{file}: the compressed file is damaged ({error}): make it anew") from error
+    with open(file, "rb") as packed, unpacked(packed, file) as content:
+      return content.read()
   except OSError as error:
     raise DataError(f"cannot read {file}: {error.strerror}") from error
-  return data
