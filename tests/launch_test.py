@@ -175,6 +175,7 @@ def checkout(tmp_path):
       for name in (
         "attn/data/config.py",
         "attn/data/errors.py",
+        "attn/data/textfiles.py",
         "attn/data/vocabulary.py",
         "experiments/sweeps.py",
       )
@@ -885,8 +886,6 @@ def test_lines_to_show_attention_of(checkout):
   (checkout / "w").mkdir()
   (checkout / "in").write_bytes(b"a\n")
   (checkout / "empty").write_bytes(b"\n \r\n")
-  files = "attn/data/textfiles.py"
-  (checkout / files).write_text((ROOT / files).read_text(encoding="utf-8"), encoding="utf-8")
   assert "--workdir=RUN is missing" in complaint(checkout, "attention")
   assert "w holds no trained model" in complaint(checkout, "attention", "--workdir=w")
   (checkout / "w/config.json").write_text("{}")
