@@ -249,9 +249,7 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   for name, (train, _) in config.data.items():
     catalog.prepare(name, train.data.data_dir)
   folder = pathlib.Path(workdir) / "checkpoints"
-  # A process a cell and model: each compiles its programs once for all seeds.
-  calls = [(config, name, arm, folder) for name in config.cells for arm in ARMS]
-  with workers.beside(measure_all, calls):
+  with workers.beside(_measure_each, [(config, *one, folder) for one in _shares(config)]):
     held = bottleneck_capacity.measure(config.capacity, config.seed, record.log)
     recalled = bottleneck_recall.train_all(config.recall, config.seed, record.log)
   trained = {
@@ -276,6 +274,19 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     **_metrics(found.measured), **_sweeps(config, found), **_other(found)
   }  # fmt: skip
   return record.finish(metrics=metrics, claims=judge(found))
+
+
+def _shares(config: Config) -> list[tuple[list[str], str]]:
+  """Cells and a model for each process: those of one size share the programs that it compiles."""
+  sizes: dict[Any, list[str]] = {}
+  for name, (train, _) in config.cells.items():
+    sizes.setdefault((train.model, train.data.bucket_edges, train.data.batch_size), []).append(name)
+  return [(names, arm) for names in sizes.values() for arm in ARMS]
+
+
+def _measure_each(config: Config, names: list[str], arm: str, folder: pathlib.Path) -> None:
+  for name in names:
+    measure_all(config, name, arm, folder)
 
 
 def measure_all(config: Config, name: str, arm: str, folder: pathlib.Path) -> list[Measured]:
