@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
@@ -99,23 +100,26 @@ class At(NamedTuple):
 
 def measure_length(sizes: Sizes, length: int, repeats: int, seed: int) -> At:
   """Compiles the passes of all contenders at one length, compares and times them."""
-  programs, training = {}, {}
+  inputs = _inputs(sizes, length, seed)
+  passes, gradients = {}, {}
   for name, score in ((FIXED, "none"), (ATTENTION, "additive"), (EACH_STEP, "additive")):
     config = sizes.model(score)
     params = _params(config, seed)
     forward = functools.partial(_logits, config, at_hand=name != EACH_STEP)
-    inputs = _inputs(sizes, length, seed)
-    programs[name] = compiled(forward, params, *inputs)
+    passes[name] = functools.partial(compiled, forward, params, *inputs)
     if name != EACH_STEP:
       gradient = jax.grad(lambda params, *inputs, f=forward: f(params, *inputs).sum())
-      training[name] = compiled(gradient, params, *inputs).temporary
+      gradients[name] = functools.partial(compiled, gradient, params, *inputs)
+  with futures.ThreadPoolExecutor(2) as pool:  # XLA compiles outside Python's lock
+    training = pool.map(lambda compile: compile(), gradients.values())
+    programs = dict(zip(passes, pool.map(lambda compile: compile(), passes.values()), strict=True))
   found = {name: np.asarray(programs[name].call()) for name in (ATTENTION, EACH_STEP)}
   apart = np.max(np.abs(found[ATTENTION] - found[EACH_STEP]))
   return At(
     length=length,
     times=take_turns({name: program.call for name, program in programs.items()}, repeats),
     forward={name: program.temporary for name, program in programs.items()},
-    training=training,
+    training={name: one.temporary for name, one in zip(gradients, training, strict=True)},
     difference=float(apart / np.max(np.abs(found[ATTENTION]))),
   )
 
