@@ -199,7 +199,11 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     corpora.load(train.data, "test")  # prepared once, before two processes ask for it
     cells |= {f"{name}-{system}": runs.small(train, system) for system in config.systems}
   trained = workers.grid(
-    cells, config.all_seeds, folder, functools.partial(runs.measure, sources=config.test)
+    cells,
+    config.all_seeds,
+    folder,
+    functools.partial(runs.measure, sources=config.test),
+    alone=True,
   )
   found: dict[str, dict[str, list[dict[str, Any]]]] = {}
   for name, train in config.chosen.items():

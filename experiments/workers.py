@@ -26,6 +26,8 @@ def grid(
   seeds: Sequence[int],
   folder: pathlib.Path,
   measure: Callable[[Trained, str], Mapping[str, Any]],
+  *,
+  alone: bool = False,
 ) -> dict[str, list[dict[str, Any]]]:
   """Trains every cell with every seed, half of the cells in a process each, and measures them.
 
@@ -38,11 +40,13 @@ def grid(
     folder: where all runs lie.
     measure: importable by name; from the trained model and a label for its progress to plain data
       that JSON can hold.
+    alone: whether each cell has a process of its own: where no two share a compiled program, that
+      keeps no core waiting.
 
   Returns:
     Of each cell what was measured, a seed an entry.
   """
-  with grid_beside(cells, seeds, folder, measure) as measured:
+  with grid_beside(cells, seeds, folder, measure, alone=alone) as measured:
     pass
   return measured()
 
@@ -53,14 +57,17 @@ def grid_beside(
   seeds: Sequence[int],
   folder: pathlib.Path,
   measure: Callable[[Trained, str], Mapping[str, Any]],
+  *,
+  alone: bool = False,
 ) -> Iterator[Callable[[], dict[str, list[dict[str, Any]]]]]:
   """The same while the caller does something else, in the `with` block: see `beside`.
 
   Yields:
     What returns, after the block, what was measured.
   """
-  halves = [{name: cells[name] for name in list(cells)[start::2]} for start in (0, 1)]
-  with beside(_in_turn, [(half, seeds, folder, measure) for half in halves if half]):
+  parts = len(cells) if alone else min(2, len(cells))
+  shares = [{name: cells[name] for name in list(cells)[at::parts]} for at in range(parts)]
+  with beside(_in_turn, [(share, seeds, folder, measure) for share in shares]):
     yield functools.partial(_in_turn, cells, seeds, folder, measure)
 
 
