@@ -16,8 +16,8 @@ No model is trained with uniform weights: the family has no such attention. Real
 what can be trained in minutes aligns too badly there to tell the models apart.
 
 Command: python -m launch.run --experiment=alignment
-Time: on two cores, a model a process: default about 60 seconds (6 runs x 10 s and compiling two
-models x 15 s, / 2; with both local models 118), smoke 16 (3 runs of 4 updates, nearly all of it
+Time: on two cores, a model a process: default about 55 seconds (6 runs x 10 s and compiling two
+models x 15 s, / 2; with both local models 118), smoke 11 (3 runs of 4 updates, nearly all of it
 compiling), full 27 minutes on a busy machine and 7 by estimate (50 runs x 13 s and compiling, / 2).
 A killed run goes on where it was.
 Expect: on `lexicon` RNNsearch links all but 1% of the words right if a step's weights are held to

@@ -7,8 +7,8 @@ are changed one by one. Nothing is trained, because none of these claims depends
 learned.
 
 Command: python -m launch.run --experiment=anatomy
-Time: on two cores about 15 seconds by CPU time in each profile and 40 on a busy machine, most
-of them compiling and drawing: smoke 3 draws x 0.1 s, default 10 x 0.1 s, full 30 x 0.1 s.
+Time: on two cores 8 seconds in each profile and 40 on a busy machine, most of them compiling and
+drawing: smoke 3 draws x 0.1 s, default 10 x 0.1 s, full 30 x 0.1 s.
 Expect: changes that must not be are exactly 0, all others above it. Four claims hold with a
 condition: Luong 2015 has a fourth score, a bidirectional network could generate if it were run anew
 for each word, a fixed vector is an initial state alone in one of the papers only, and a softmax is

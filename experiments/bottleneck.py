@@ -16,10 +16,10 @@ Besides: how many words an untrained vector holds (`bottleneck_capacity`), and w
 know the question before a list is read into one state (`bottleneck_recall`).
 
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, two at once of the cells and models: default 220 seconds by estimate (12 runs
-x 18 s / 2, compiling 4 cells x 35 s / 2, recall 50 s, untrained vectors 10 s), smoke 26 (8 runs of
-12 updates, most of it compiling), full 19 minutes (10 runs x 60 s, 60 x 20 s, compiling 14 cells x
-35 s, / 2). A killed run goes on where it was.
+Time: on two cores, both models at once: default 167 seconds when each cell compiled its programs
+anew, which those of one size now share (12 runs x 14 s / 2, compiling 2 models x 25 s / 2, recall
+40 s, untrained vectors 8 s), smoke 15 (8 runs of 12 updates, most of it compiling), full 19 minutes
+(10 runs x 60 s, 60 x 20 s, compiling 14 cells x 35 s, / 2). A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
 none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors, after
 1500 updates as after 600. 8000 untrained components hold 50 words out of 20,000, also as bits; 250

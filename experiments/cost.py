@@ -14,7 +14,7 @@ neighbours in time; stated are the median over the turns and its distribution-fr
 Temporary bytes are the compiler's account, exact and without an interval.
 
 Command: python -m launch.run --experiment=cost
-Time: on two cores, default a minute, smoke 21 seconds, most of both compiling, full 9.5 minutes, at
+Time: on two cores, default 46 seconds, smoke 13, most of both compiling, full 9.5 minutes, at
 the papers' widths. Nothing is trained. An interrupted run starts over. Leave the machine alone
 meanwhile.
 Expect: 100,000 numbers for 50 words against 8000 for any sentence; a decoding step of which 4% are

@@ -11,8 +11,8 @@ Command: python -m launch.run --experiment=papers_table
 `--set=data=sounds,sentences,verses` chooses among English spelling to sound (g2p), short sentences
 of help pages (English to German, from apt) and short verses (Greek to English, whose links by hand
 give alignment error rates); `--set=systems=...` takes further presets.
-Time: on two cores, a process for every other system: default 103 seconds (15 runs x 9 s and the
-rest compiling 5 models, / 2); smoke 12 (6 runs of 4 updates, nearly all of it compiling two
+Time: on two cores, a process a system, two at once: default 93 seconds (15 runs x 9 s and the
+rest compiling 5 models, / 2); smoke 9 (6 runs of 4 updates, nearly all of it compiling two
 models); full 18 minutes (40 runs of g2p x 15 s, 40 of sentences x 28 s, and compiling 16 models x
 10 s, / 2). A killed run goes on where it was.
 Expect: on g2p both fixed vectors far behind (66 to 72% of the phones wrong, against 30 to 41%);

@@ -9,8 +9,8 @@ to each word is held against the words between them, by the way along the states
 word j to output i of n, counted from 0.
 
 Command: python -m launch.run --experiment=path_length
-Time: on two cores, a process for each model, two at once: default 75 seconds (12 runs x 7 s and
-compiling 4 models x 16 s, / 2), smoke 10 (6 runs of 4 updates, nearly all of it compiling two
+Time: on two cores, a process for each model, two at once: default 67 seconds (12 runs x 6 s and
+compiling 4 models x 16 s, / 2), smoke 8 (6 runs of 4 updates, nearly all of it compiling two
 models), full 22 minutes beside other work (20 runs x 130 s / 2). A killed run goes on where it was.
 Expect: paths that grow by one or two steps a word without attention and are 4 at any length with
 it. Untrained, ten words between divide the gradient by 5 to 25 without attention and leave it as it

@@ -10,8 +10,8 @@ length of the source; gradients are those of the end state, and of the loss, to 
 and after training.
 
 Command: python -m launch.run --experiment=reversal
-Time: on two cores, a direction a process: default 121 seconds (20 runs x 8 s and compiling 4 models
-x 15 s, / 2), smoke 11 (6 runs of 4 updates, nearly all of it compiling two models), full 27 minutes
+Time: on two cores, a direction a process: default 102 seconds (20 runs x 7 s and compiling 4 models
+x 15 s, / 2), smoke 8 (6 runs of 4 updates, nearly all of it compiling two models), full 27 minutes
 on a busy machine and 5 by estimate (60 runs x 6 s and 6 models x 15 s, / 2). A killed run goes on
 where it was.
 Expect: reversed, the fixed vector is ahead by 0.6 nats on copy, in the last fifth of the targets as

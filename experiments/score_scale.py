@@ -10,7 +10,7 @@ trained to find the item that a query belongs to, at several widths and with sev
 The full profile also trains Luong's model, and looks at what its scores are made of.
 
 Command: python -m launch.run --experiment=score_scale
-Time: on two cores: smoke 14 seconds, default 39 (15 of them for training, half of it compiling),
+Time: on two cores: smoke 10 seconds, default 34 (13 of them for training, half of it compiling),
 full 6.6 minutes on a busy machine (draws 2, matching 1, the rest 15 runs of Luong's model), plus a
 few seconds of imports.
 Expect: variance d_k raw and 1 scaled. Raw and general medians of every gradient collapse by d_k =

@@ -10,8 +10,8 @@ shares; after a word's first error, errors are counted fed its own words and fed
 same symbols of the same words.
 
 Command: python -m launch.run --experiment=teacher_forcing
-Time: on two cores: default 80 seconds (6 runs x 18 s and compiling 2 models x 20 s, / 2), smoke
-13 (6 runs of 4 updates, nearly all of it compiling), full 8 minutes beside other work (20 runs x 30
+Time: on two cores: default 60 seconds (6 runs x 13 s and compiling 2 models x 16 s, / 2), smoke
+10 (6 runs of 4 updates, nearly all of it compiling), full 8 minutes beside other work (20 runs x 30
 s and 4 models x 20 s, / 2). A killed run goes on where it was.
 Expect: along a known target a tenth (Luong) to a third (RNNsearch) of a decoder's products wait for
 the step before, where words are chosen 99% or more. Trained on the truth alone, the loss of 0.49

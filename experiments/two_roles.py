@@ -9,8 +9,8 @@ The family projects no values. A shared vector contains the split one exactly: q
 where the value is, outputs that are 0 where the key is. So what a shared vector can lack is width.
 
 Command: python -m launch.run --experiment=two_roles
-Time: on two cores: default 49 seconds (compiling two models and the recall, 60 s, and training
-them, 45 s, / 2), smoke 8, full 5 minutes (g2p 20 runs x 20 s, the recall 200 s, / 2). A killed run
+Time: on two cores: default 33 seconds (compiling two models and the recall, 38 s, and training
+them, 28 s, / 2), smoke 6, full 5 minutes (g2p 20 runs x 20 s, the recall 200 s, / 2). A killed run
 goes on where it was, but for the recall.
 Expect: contexts that agree to 1e-6. At equal parameters a split vector is the better one by half a
 nat or more where all are narrow; what is left of it at the widest is next to nothing.

@@ -212,6 +212,14 @@ def test_cells_are_what_the_profile_asks_for():
   # 12 letters and EOS are trained on; the other groups are longer.
   assert config.cells["beyond"][0].data.bucket_edges == (13,)
   assert config.cells["beyond"][1] == (12, 16)
+  # What is of one size is trained in one process a model, the others in their own.
+  assert bottleneck._shares(config) == [
+    (names, arm)
+    for names in (
+      ["g2p", "reverse", "unknown"], ["units-16"], ["units-32"], ["units-128"], ["beyond"]
+    )
+    for arm in ARMS
+  ]  # fmt: skip
   for overrides in (*bottleneck.sweep_quick(), *bottleneck.sweep_paper()):
     configs.override(bottleneck.Config(), overrides)
 
@@ -308,6 +316,21 @@ def test_calls_beside_a_block_are_each_made_in_a_process_of_their_own(tmp_path, 
   pids, beside = zip(*[(tmp_path / name).read_text().split() for name in names], strict=True)
   assert len({*pids, str(os.getpid())}) == 4
   assert max(map(int, beside)) <= 2  # no more at once than cores
+
+
+@pytest.mark.parametrize(
+  ("alone", "shares"), [(False, [["a", "c"], ["b"]]), (True, [["a"], ["b"], ["c"]])]
+)
+def test_a_grid_gives_processes_every_other_cell_or_one(alone, shares, tmp_path, monkeypatch):
+  given = []
+  monkeypatch.setattr(
+    workers, "beside", lambda _, calls: given.extend(calls) or contextlib.nullcontext()
+  )
+  cells = dict.fromkeys("abc")
+  with workers.grid_beside(cells, (5, 7), tmp_path, len, alone=alone):
+    assert [(list(share), *others) for share, *others in given] == [
+      (names, (5, 7), tmp_path, len) for names in shares
+    ]
 
 
 def last(folder, name):
