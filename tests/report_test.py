@@ -261,6 +261,25 @@ def test_figures_are_the_same_bytes_and_leave_matplotlib_alone(tmp_path):
   assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.parametrize("groups", [1, 9])
+def test_a_bars_number_is_at_the_bars_end_and_beside_its_interval(groups):
+  drawing, (axes,) = figures.new("Bars")
+  values = {str(k): [1.0, 2.0, 0.0] for k in range(groups)}
+  ends = {label: ([0.5, 0.2, 0.0], [4.0, 3.0, 0.0]) for label in values}
+  figures.bars(axes, ["x", "y", "z"], values, errors=ends)
+  drawing.canvas.draw()
+  numbers = [text for text in axes.texts if text.get_text()]
+  assert [text.get_text() for text in numbers] == ["1.00", "2.00", "0.00"] * groups
+  assert {text.get_rotation() for text in numbers} == {90.0 if groups == 9 else 0.0}
+  middles = [bar.get_x() + bar.get_width() / 2 for bar in axes.patches]
+  intervals = axes.transData.transform([(middle, 0) for middle in middles])[:, 0]
+  for text, bar in zip(numbers, axes.patches, strict=True):
+    extent = text.get_window_extent()
+    end = axes.transData.transform((0, bar.get_height()))[1]
+    assert 0 < extent.y0 - end < 8, text
+    assert not any(extent.x0 <= x <= extent.x1 for x in intervals), text
+
+
 def test_a_figure_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
   def full(_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -26,6 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
@@ -175,7 +176,7 @@ def bars(
   errors: dict[str, tuple[Sequence[float], Sequence[float]]] | None = None,
   form: str = "{:.2f}",
 ) -> None:
-  """Grouped bars with their values printed on them.
+  """Grouped bars with their values printed at their ends, beside an interval, never at its end.
 
   Args:
     axes: where to draw.
@@ -189,16 +190,20 @@ def bars(
     at = np.arange(len(names)) + (k - (len(groups) - 1) / 2) * width
     style: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)], "hatch": HATCHES[k % len(HATCHES)]}
     axes.bar(at, values, width * 0.92, label=label, edgecolor="white", linewidth=0, **style)
-    tops = np.asarray(values, float)
+    told = [form.format(value) for value in values]
+    text: dict[str, Any] = {"xytext": (0, 2), "ha": "center"}
     if errors and label in errors:
-      low, high = (np.asarray(end, float) for end in errors[label])
-      spread = np.stack([tops - low, high - tops])
+      low, high = errors[label]
+      spread = np.stack([np.subtract(values, low), np.subtract(high, values)])
       axes.errorbar(at, values, spread, fmt="none", ecolor=_INK, capsize=3, linewidth=1.2)
-      tops = np.maximum(tops, high)
-    for place, top, value in zip(at, tops, values, strict=True):
+      text = {"xytext": (5, 2), "ha": "left"}
+      needed = 8 + 0.64 * _NOTE * max(map(len, told))  # points to the next bar's interval
+      between = axes.bbox.width * 72 / axes.figure.dpi * width / len(names)
+      text["rotation"] = 90 if needed > between else 0
+    for place, value, number in zip(at, values, told, strict=True):
       axes.annotate(
-        form.format(value), (place, top), xytext=(0, 2), textcoords='offset points', ha='center',
-        fontsize=_NOTE, color=_INK,
+        number, (place, value), textcoords="offset points", fontsize=_NOTE, color=_INK,
+        path_effects=[withStroke(linewidth=2, foreground="white")], **text,
       )  # fmt: skip
   axes.set_xticks(np.arange(len(names)), names)
   axes.grid(False, axis="x")
