@@ -198,9 +198,10 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     record.log(cell=cell, nats=[one["nats"] for one in runs], parameters=runs[0]["parameters"])
   record.figure("recall", figures.recall(found, costs(config, found, real), EQUAL), caption=(
     f"{config.recall.pairs} pairs of {config.recall.symbols} keys and values in a memory; means"
-    f" over {config.seeds} seeds and 95% intervals. Left: loss against parameters. Right: what the"
-    " shared vector loses more than the split one, by the width of the former; intervals that hold"
-    " together."
+    f" over {config.seeds} seeds and 95% intervals. Left: loss against parameters; a bar that ends"
+    " in the lower edge goes on to 0 or below. Right: what the shared vector loses more than the"
+    f" split one, by the width of the former; intervals that hold together; dashed: {EQUAL:g} nats,"
+    " held to be equal."
   ))  # fmt: skip
   return record.finish(
     metrics=_metrics(found, real),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from attn.evaluation.intervals import Interval, mean_interval
@@ -20,12 +21,15 @@ def recall(
     equal: a loss too small to matter.
   """
   figure, (left, right) = figures.new(_message(costs, equal), columns=2, size=(11.0, 4.6))
+  ends: list[float] = []  # those that a logarithmic axis can show
   for series, (arm, by_width) in enumerate(found.items()):
     mean, low, high, _ = zip(*(mean_interval(one.nats) for one in by_width), strict=True)
     counts = [one.parameters for one in by_width]
     figures.points(left, counts, mean, low, high, label=arm, series=series, shift=4 * (series - 1))
+    ends += [end for end in (*mean, *low) if 0 < end < np.inf]
   left.set_xscale("log")
   left.set_yscale("log")
+  left.set_ylim(bottom=min(ends) / 2)
   counts = [one.parameters for one in found["shared"]]
   left.set_xticks(counts, [f"{count:,}" for count in counts])
   left.minorticks_off()
