@@ -220,8 +220,8 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   sample = f"{config.draws} draws of a query and {config.positions} keys at each width"
   record.figure('gradients', drawn.gradients(config, measured, verdicts['63']), caption=(
     f'{sample}. Lines with markers: median; bands, of raw and scaled: 5% to 95% of the draws; thin '
-    f'line: mean of the raw score. The gradients are those of a random linear function of the '
-    f'weights.'))  # fmt: skip
+    f'line: mean of the raw score; what is less than {drawn.FLOOR:g} is drawn there. The '
+    f'gradients are those of a random linear function of the weights.'))  # fmt: skip
   record.figure('weights', drawn.weights(config, measured), caption=(
     f'{sample}. Lines: median; bands, of raw and scaled: 5% to 95% of the draws.'))  # fmt: skip
   record.figure('variance', drawn.variance(config, measured, verdicts['62']), caption=(

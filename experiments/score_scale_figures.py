@@ -16,6 +16,7 @@ if TYPE_CHECKING:
   from experiments.score_scale import Config, Measured
 
 _BANDS = (RAW, SCALED)  # Five bands would hide each other.
+FLOOR = 1e-8  # Smaller norms are drawn there.
 
 
 def gradients(config: "Config", measured: "Measured", verdict: results.Verdict) -> Figure:
@@ -27,12 +28,11 @@ def gradients(config: "Config", measured: "Measured", verdict: results.Verdict) 
     "stay",
   }.get(verdict, "Gradients through the softmax against the width d_k")
   figure, panels = figures.new(title, columns=3, size=(11.5, 4.4))
-  floor = 1e-8
   for axes, quantity in zip(panels, GRADIENTS, strict=True):
     for k, name in enumerate(measured.spreads):
       rows = measured.spreads[name][quantity]
       median, low, high = (
-        np.maximum([getattr(at, field) for at in rows], floor) for field in ("median", "q05", "q95")
+        np.maximum([getattr(at, field) for at in rows], FLOOR) for field in ("median", "q05", "q95")
       )
       band = (low, high) if name in _BANDS else (None, None)
       figures.line(axes, config.widths, median, *band, label=f"{name}, median", series=k)
@@ -40,9 +40,14 @@ def gradients(config: "Config", measured: "Measured", verdict: results.Verdict) 
     axes.plot(config.widths, means, color="black", linewidth=1.2, label="raw, mean")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_ylim(bottom=floor)
+    axes.set_ylim(bottom=FLOOR / 4)
+    axes.axhline(FLOOR, color="#555555", linewidth=1, linestyle=":")
+    axes.annotate(
+      f"{FLOOR:g} or less", (config.widths[0], FLOOR), xytext=(6, -3),
+      textcoords="offset points", va="top", fontsize=8,
+    )  # fmt: skip
     figures.axes_text(axes, x="width d_k", y="norm", title=quantity)
-  figures.legend(panels[0], loc="lower left")
+  figures.legend_below(panels[0], columns=len(measured.spreads) + 1)
   return figure
 
 
