@@ -1,6 +1,9 @@
 """The figures of `experiments.cost`."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attn import cost
@@ -24,9 +27,9 @@ def step(measured: Measured, length: int) -> Figure:
     names[at_hand]: [one[part].macs / 1e6 for part in PARTS] for at_hand, one in parts.items()
   }
   labels = ["previous\nword", "attention", "state", "readout and\noutput layer"]
-  figures.bars(left, labels, groups, form="{:.3g}")
-  left.set_yscale("log")
+  _dots(left, labels, groups, "{:.3g}")
   left.set_ylim(0.5, 500)
+  figures.legend(left)
   figures.axes_text(
     left, x="part of the step", y="multiply-adds [millions]", title=f"{length} source positions"
   )
@@ -145,11 +148,26 @@ def bits(measured: Measured, length: int) -> Figure:
     side = one.name.partition(", ")[2].removesuffix("s")
     amounts[f"{side}: out of {one.words:,}\nwords, equally\nlikely"] = length * one.uniform
     amounts[f"{side}: the same,\nby their\nfrequencies"] = length * (one.uniform - one.saved.mean)
-  figures.bars(axes, list(amounts), {"bits": list(amounts.values())}, form="{:,.0f}")
-  axes.set_yscale("log")
+  _dots(axes, list(amounts), {"bits": list(amounts.values())}, "{:,.0f}")
   axes.set_ylim(100, 3e6)
   figures.axes_text(axes, x="", y=f"bits of {length} words")
   return figure
+
+
+def _dots(
+  axes: Axes, names: Sequence[str], groups: Mapping[str, Sequence[float]], form: str
+) -> None:
+  """A dot and its number a name and group: a bar has no length on a logarithmic axis."""
+  for k, (label, values) in enumerate(groups.items()):
+    at = np.arange(len(names)) + 0.3 * (k - (len(groups) - 1) / 2)
+    style = {"color": figures.COLOURS[k], "marker": figures.MARKERS[k], "linestyle": "none"}
+    axes.plot(at, values, label=label, markersize=7, **style)
+    for place, value in zip(at, values, strict=True):
+      axes.annotate(form.format(value), (place, value), xytext=(0, 6), textcoords="offset points",
+                    ha="center", fontsize=8)  # fmt: skip
+  axes.set_xticks(np.arange(len(names)), names)
+  axes.set_xlim(-0.5, len(names) - 0.5)
+  axes.set_yscale("log")
 
 
 def _ticks(axes, lengths) -> None:
