@@ -62,6 +62,25 @@ def test_every_rule_can_come_out_every_way(rule, arguments, verdict):
   assert getattr(cost_claims, rule)(*arguments) == verdict
 
 
+@pytest.mark.parametrize(
+  ("rows", "counts", "verdict"),
+  [
+    (160_000, ((2, 2), (3, 1)), REPRODUCED),
+    (160_000, ((2, 2), (1, 3)), CONTRADICTED),
+    (160_001, ((2, 2), (3, 1)), CONTRADICTED),
+  ],
+)
+def test_the_vocabulary_has_its_size_and_keeps_what_is_commonest(rows, counts, verdict):
+  languages = [
+    cost_language.Language(name, 5, 2.0, ABOVE, *kept_and_dropped)
+    for name, kept_and_dropped in zip(("sources", "targets"), counts, strict=True)
+  ]
+  fixed = {cost_claims.SOURCE: cost_counts.Kept(((1000,),) * 8, 8000, 256_000)}
+  measured = types.SimpleNamespace(fixed=fixed, rows=rows, languages=languages)
+  judged = {claim.number: claim.verdict for claim in cost_claims._judge_bits(measured)}
+  assert judged["11"] == verdict
+
+
 def test_a_loops_products_count_every_turn():
   def looped(x, w):
     return jax.lax.scan(lambda h, _: (jnp.tanh(w @ h), None), x, None, length=7)[0] @ x

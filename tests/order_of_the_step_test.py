@@ -152,6 +152,30 @@ def test_every_claim_is_judged_and_can_be_judged_otherwise(steps):
     assert judged[number] == CONTRADICTED, number
 
 
+@pytest.mark.parametrize(
+  ("number", "change"),
+  [
+    ("70e", {"widths": {"Bahdanau": (1.0, 1), "Luong": (1.0, 4)}}),
+    ("70e", {"widths": {"Bahdanau": (2.0, 1), "Luong": (2.0, 4)}}),
+    ("70e", {"widths": {"Bahdanau": (2.0, 1), "Luong": (1.0, 1)}}),
+    ("70e", {"both_ways": {"Bahdanau": False, "Luong": False}}),
+    ("70e", {"both_ways": {"Bahdanau": True, "Luong": True}}),
+    ("70f", {"reads": {"Bahdanau, global": 12, "Luong, global": 13, "Luong, local_m": 5}}),
+    ("70f", {"reads": {"Bahdanau, global": 13, "Luong, global": 12, "Luong, local_m": 5}}),
+    ("70f", {"reads": {"Bahdanau, global": 13, "Luong, global": 13, "Luong, local_m": 6}}),
+    ("70f", {"reads": {"Bahdanau, global": 13, "Luong, global": 13, "Luong, local_m": 0}}),
+  ],
+)
+def test_what_the_papers_attend_to_can_be_otherwise(steps, number, change):
+  found = evidence(steps, dict.fromkeys(ORDERS, 1.0))
+  verdicts = {
+    each: {claim.number: claim.verdict for claim in judging.judge(found._replace(papers=papers))}
+    for each, papers in (("as told", found.papers), ("otherwise", found.papers._replace(**change)))
+  }
+  assert verdicts["as told"][number] == REPRODUCED
+  assert verdicts["otherwise"] == {**verdicts["as told"], number: CONTRADICTED}
+
+
 def test_orders_are_apart_by_whether_the_score_has_seen_the_word(steps):
   losses = dict(zip(ORDERS, (1.3, 1.4, 0.7, 0.8, 0.9), strict=True))
   gap = judging.apart(evidence(steps, losses))
