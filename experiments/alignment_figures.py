@@ -42,9 +42,9 @@ def error_rates(config: "Config", measured: "Runs") -> Figure:
       )
     axes.set_xticks(range(len(config.models)), config.models, rotation=30, ha="right")
     axes.set_xlim(-0.6, len(config.models) - 0.4)
-    axes.set_ylim(-0.03, 1.25)  # with room for the legend
+    axes.set_ylim(-0.03, 1.03)
     figures.axes_text(axes, x="", y="alignment error rate", title=task)
-  figures.legend(panels[0], loc="upper left", ncols=2)
+  figures.legend_below(panels[0], columns=4)
   return figure
 
 
@@ -74,6 +74,7 @@ def replaced(config: "Config", measured: "Runs") -> Figure:
   for series, (name, runs) in enumerate(cells.items()):
     _quantiles(left, name, runs, series)
   left.axhline(0.5, color="#888888", linestyle="--", linewidth=1.2)
+  left.annotate("held to be far", (1, 0.5), ha="right", va="bottom", fontsize=8)
   left.set_ylim(-0.03, 1.03)
   figures.axes_text(
     left, x="share of the steps", y="divergence [of ln 2]",
