@@ -243,7 +243,7 @@ def _draw(
     "Published numbers of one marker are of one paper and test set, and comparable with each other"
     " alone; none is with a number measured here."
   )
-  record.figure("systems", figures.systems(found, pairs), caption=(
+  record.figure("systems", figures.systems(found), caption=(
     f"{within} Measured on up to {config.test or 'all'} test sources: means over {config.seeds}"
     f" seeds, bars: 95% intervals. {orders.CITED}{disputed} Scaled down: {sizes}."
   ))  # fmt: skip

@@ -17,11 +17,11 @@ from experiments.papers_table_runs import SYSTEMS
 _BAR = {"capsize": 3, "elinewidth": 1.2, "markersize": 6, "linestyle": "none"}
 
 
-def systems(found: Mapping[str, Measured], pairs: Sequence[Pair]) -> Figure:
+def systems(found: Mapping[str, Measured]) -> Figure:
   """A row a system: BLEU as published, and what was measured on each data set."""
   names = _names(found)
   figure, panels = figures.new(
-    told(pairs), columns=1 + len(found), size=(4.6 + 3.6 * len(found), 1.9 + 0.42 * len(names))
+    _best(found), columns=1 + len(found), size=(4.6 + 3.6 * len(found), 1.9 + 0.42 * len(names))
   )
   _published(panels[0], names, "BLEU")
   figures.axes_text(panels[0], x="BLEU", y="", title="published, better to the right")
@@ -117,6 +117,19 @@ def told(pairs: Sequence[Pair]) -> str:
     )
   text = "; ".join(parts) or "no two of these systems stand in one published table"
   return text[0].upper() + text[1:]
+
+
+def _best(found: Mapping[str, Measured]) -> str:
+  """The best system on each data set, and the worst."""
+  parts = []
+  for data, measured in found.items():
+    measure = orders.measures(measured)["BLEU"]
+    means = {system: np.mean(orders.values(rows, measure)) for system, rows in measured.items()}
+    ranked = sorted(means, key=means.__getitem__, reverse=measure.larger)
+    unit = "%" * (measure.unit == "%")
+    best, worst = (f"{means[one]:.1f}{unit} ({SYSTEMS[one]})" for one in (ranked[0], ranked[-1]))
+    parts.append(f"{data}, {measure.name}: from {best} to {worst}")
+  return "; ".join(parts)
 
 
 def _spans(found: Mapping[str, Measured]) -> str:

@@ -250,7 +250,9 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
   record.figure("gradient", figures.gradient(measured), caption=(
     f"Gradient of each output to each embedded word, geometric means over test sentences of"
     f" {config.words} letters and over pairs; lines: means over {seeds}, bands: 95% intervals."
-    " Right: to the letter that the output has to say, after training."
+    " After training ten words between divide it by"
+    f" {max(figures.divisors(measured, 'after').values()):.1f} at most, in all models. Right: to"
+    " the letter that the output has to say, after training."
   ))  # fmt: skip
   return record.finish(metrics=_metrics(measured), claims=judge(config, found, measured))
 

@@ -54,19 +54,22 @@ def gradient(measured: Mapping[str, Sequence[Measured]]) -> Figure:
   return figure
 
 
+def divisors(measured: Mapping[str, Sequence[Measured]], time: str) -> dict[str, float]:
+  """By what ten words more between divide each model's gradient, "before" or "after" training."""
+  return {
+    arm: 10 ** -np.mean([10 * getattr(one, time).slope for one in runs])
+    for arm, runs in measured.items()
+  }
+
+
 def _message(measured: Mapping[str, Sequence[Measured]]) -> str:
-  """What ten words more between do to a gradient, as factors."""
-  before, after = (
-    {arm: 10 ** -np.mean([10 * getattr(one, time).slope for one in runs])
-     for arm, runs in measured.items()}
-    for time in ("before", "after")
-  )  # fmt: skip
+  before = divisors(measured, "before")
   fixed, attending = (
     [before[arm] for arm in arms if arm in measured] for arms in (FIXED, ATTENDING)
   )
   return (
-    f"Untrained, ten words between divide the gradient by {min(fixed):.0f} or more without"
-    f" attention and by {max(attending):.1f} with it; trained, by {max(after.values()):.1f} at most"
+    f"Before training, ten words between divide the gradient by {min(fixed):.0f} or more without"
+    f" attention, by {max(attending):.1f} with it"
   )
 
 

@@ -76,7 +76,7 @@ def gradient(runs: Runs) -> Figure:
 
 
 def _gradient_message(runs: Runs) -> str:
-  """How much more the end state heeds the word read last than the word read first."""
+  """How much more the word read last moves the end state than the word read first."""
   name, arms = next(iter(runs.items()))
   told = []
   for time in ("before", "after"):
@@ -85,9 +85,10 @@ def _gradient_message(runs: Runs) -> str:
       ends = np.mean([getattr(one, time).end for one in measured], axis=0)
       last, first = (ends[-1], ends[0]) if way == FORWARD else (ends[0], ends[-1])
       ratios.append(10 ** (last - first))
-    told.append(f"{min(ratios):.2g} to {max(ratios):.2g} times as much {time} training")
+    told.append(f"{min(ratios):.2g} to {max(ratios):.2g}")
   return (
-    f"The end state heeds the word read last {' and '.join(told)} as the word read first ({name})"
+    f"On {name} the word read last moves the end state {told[0]} times as much as the word read"
+    f" first before training, {told[1]} times after it"
   )
 
 

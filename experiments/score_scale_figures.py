@@ -10,7 +10,7 @@ from attn.evaluation.intervals import mean_interval
 from attn.report import figures, results
 from experiments.score_scale_draws import GRADIENTS, VARIANCE
 from experiments.score_scale_real import TIMES, Real
-from experiments.score_scale_trained import ADDITIVE, RAW, SCALED, Matching, Runs, best
+from experiments.score_scale_trained import RAW, SCALED, Matching, Runs
 
 if TYPE_CHECKING:
   from experiments.score_scale import Config, Measured
@@ -123,12 +123,11 @@ def example(config: "Config", measured: "Measured", verdict: results.Verdict) ->
 
 def trained(config: Matching, runs: Runs) -> Figure:
   """Correct queries of each score against the width, a panel a setting of the optimizer."""
-  ends = {name: by_width[-1].right.mean(1) for name, by_width in runs.items()}
-  worst = int((ends[SCALED] - ends[RAW]).argmax())
+  raw, scaled = (runs[name][-1].right.mean(1) for name in (RAW, SCALED))
   title = (
-    f"{config.settings[worst]} at d = {config.widths[-1]}: {ends[RAW][worst]:.0f}% correct with the"
-    f" raw score, {ends[SCALED][worst]:.0f}% scaled. At the setting that suits it best raw has"
-    f" {best(runs[RAW])[-1]:.0f}%, additive {best(runs[ADDITIVE])[-1]:.0f}%"
+    f"At d = {config.widths[-1]} the raw score has {raw.min():.0f}% to {raw.max():.0f}% of the"
+    f" queries right, by the optimizer's setting, the scaled one {scaled.min():.0f}% to"
+    f" {scaled.max():.0f}%"
   )
   columns = len(config.settings)
   figure, panels = figures.new(title, columns=columns, size=(2.0 + 2.5 * columns, 4.2))
@@ -143,7 +142,10 @@ def trained(config: Matching, runs: Runs) -> Figure:
     axes.set_ylim(0, 103)
     y = "correct queries [%]" if not at else ""
     figures.axes_text(axes, x="width d", y=y, title=setting)
-  figures.legend(panels[0], loc="lower left")
+  panels[-1].annotate(
+    "chance", (config.widths[-1], 100 / config.items), ha="right", va="bottom", fontsize=8
+  )
+  figures.legend_below(panels[0])
   return figure
 
 

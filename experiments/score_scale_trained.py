@@ -9,7 +9,7 @@ seeds and all settings of the optimizer train in one program under `vmap`.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -208,8 +208,3 @@ def score_of(
   dots = attn.dot(queries @ params["w_q"].T, (items @ params["w_k"].T)[None])
   # Not `attn.scaled_dot`, which would count the zeros.
   return dots / root if score == SCALED else dots
-
-
-def best(learned: Sequence[Learned]) -> list[float]:
-  """At each width the correct queries, %, of the setting that has most, mean over seeds."""
-  return [float(one.right.mean(1).max()) for one in learned]

@@ -18,10 +18,8 @@ def mismatch(runs: Mapping[float, Sequence[Measured]]) -> Figure:
   told = []
   for share in dict.fromkeys((0.0, max(runs))):
     fed = np.mean([one.losses for one in runs[share]], axis=0)
-    told.append(f"from {fed[0]:.2f} to {fed[-1]:.2f} nats (trained on {share:.0%} of its own)")
-  figure, (axes,) = figures.new(
-    f"When a model reads its own words its loss along the reference goes {', '.join(told)}"
-  )
+    told.append(f"{fed[-1] - fed[0]:.2f} nats trained on {share:.0%} of its own")
+  figure, (axes,) = figures.new(f"Reading only its own words costs a model {', '.join(told)}")
   for series, (share, seeds) in enumerate(runs.items()):
     _line(axes, 100 * np.array(FED_SHARES), [one.losses for one in seeds],
           f"trained on {share:.0%} of its own", series)  # fmt: skip
@@ -62,9 +60,9 @@ def waiting(found: Mapping[str, Any], words: int) -> Figure:
   order = sorted(found, key=lambda name: found[name].forced.waiting)
   chosen = math.floor(min(one.generated.waiting for one in found.values()))
   figure, (axes,) = figures.new(
-    f"Along a known target {found[order[0]].forced.waiting:.0f}% ({order[0]}) to"
-    f" {found[order[-1]].forced.waiting:.0f}% ({order[-1]}) of the products wait for the step"
-    f" before; where words are chosen, {chosen}% or more",
+    f"Along a known target {found[order[0]].forced.waiting:.0f}% to"
+    f" {found[order[-1]].forced.waiting:.0f}% of the products wait for the step before; where"
+    f" words are chosen, {chosen}% or more",
     size=(8.0, 4.6),
   )
   figures.bars(

@@ -165,13 +165,16 @@ def test_every_pair_and_system_is_a_metric():
 def test_figures_say_what_came_out():
   found = {"g2p": {"rnnencdec": rows(2.0), "rnnsearch": rows(3.0)}}
   pairs = papers_table_orders.compare(found)
-  drawn = papers_table_figures.systems(found, pairs)
-  assert "0 of 1 published orders" in figures.title_of(drawn)
-  assert "1 the other way round" in figures.title_of(papers_table_figures.leads(pairs))
+  best = figures.title_of(papers_table_figures.systems(found))
+  assert best == "g2p, symbols wrong: from 20.0% (RNNencdec (Cho 2014)) to 30.0% (RNNsearch)"
+  leads = figures.title_of(papers_table_figures.leads(pairs))
+  assert "0 of 1 published orders" in leads and "1 the other way round" in leads
   spans = figures.title_of(papers_table_figures.price(found))
   assert f"from {math.e**2:.2f} (RNNencdec" in spans and f"to {math.e**3:.2f} (RNNsearch)" in spans
-  alone = {"g2p": {"cho2014": rows(2.0)}}
-  assert "No two" in figures.title_of(papers_table_figures.systems(alone, []))
+  texts = {"verses": {"rnnencdec": rows(2.0, bleu=5.0), "rnnsearch": rows(3.0, bleu=7.0)}}
+  best = figures.title_of(papers_table_figures.systems(texts))
+  assert best == "verses, BLEU: from 7.0 (RNNsearch) to 5.0 (RNNencdec (Cho 2014))"
+  assert "No two" in figures.title_of(papers_table_figures.leads([]))
 
 
 def test_pairs_that_fit_are_taken_and_sources_keep_their_targets():
