@@ -202,6 +202,13 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     " against the share of words read that are drawn by the model itself. A line a share in"
     f" training, which rises linearly to it; means over {told}."
   ))  # fmt: skip
+  if len(runs) > 1:
+    record.figure("quality", figures.quality(runs), caption=(
+      f"Errors of greedy outputs for up to {config.test or 'all'} test pairs of"
+      f" {config.train.data.name}, against the share of the words read that were the model's own at"
+      f" the end of training; means over {config.seeds} seeds, bars: 95% intervals. The difference"
+      " in the title is paired by seed."
+    ))  # fmt: skip
   record.figure("exposure", figures.exposure(runs), caption=(
     "Trained on the truth alone. Left: symbols that differ from the reference at the same place."
     " Right: the same symbols after the first error of an output, fed that output and fed the"

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from attn.evaluation.intervals import mean_interval
+from attn.evaluation.intervals import mean_interval, paired_interval
 from attn.report import figures
 from experiments.teacher_forcing_runs import FED_SHARES, Measured
 
@@ -26,6 +26,28 @@ def mismatch(runs: Mapping[float, Sequence[Measured]]) -> Figure:
   figures.axes_text(axes, x="words read that are the model's own [%]", y="loss a symbol [nats]")
   axes.set_ylim(bottom=0)
   figures.legend(axes)
+  return figure
+
+
+def quality(runs: Mapping[float, Sequence[Measured]]) -> Figure:
+  """Errors of greedy outputs against the share of the model's own words in training."""
+  measures = {"symbol_errors": "symbols wrong [%]", "word_errors": "words wrong [%]"}
+  most = max(runs)
+  ends = ([one.symbol_errors for one in runs[share]] for share in (most, 0.0))
+  figure, panels = figures.new(
+    f"Training on {most:.0%} of its own words changes a model's wrong symbols by"
+    f" {paired_interval(*ends):+.1f} points",
+    columns=2,
+  )
+  for axes, (of, label) in zip(panels, measures.items(), strict=True):
+    found = [mean_interval([getattr(one, of) for one in seeds]) for seeds in runs.values()]
+    mean, low, high, _ = zip(*found, strict=True)
+    shares = [100 * share for share in runs]
+    figures.points(axes, shares, mean, low, high, label=label, series=0)
+    axes.set_xticks(shares)
+    axes.set_ylim(bottom=0)
+    told = f"greedy outputs, {len(runs[most])} seeds"
+    figures.axes_text(axes, x="own words read in training [%]", y=label, title=told)
   return figure
 
 

@@ -11,9 +11,14 @@ import pytest
 from attn import configs
 from attn.data import corpora
 from attn.models import init
-from attn.report import results
+from attn.report import figures, results
 from attn.training import Trained
-from experiments import teacher_forcing, teacher_forcing_programs, teacher_forcing_runs
+from experiments import (
+  teacher_forcing,
+  teacher_forcing_figures,
+  teacher_forcing_programs,
+  teacher_forcing_runs,
+)
 from experiments.teacher_forcing import Found
 from experiments.teacher_forcing_programs import FED, FIXED, KINDS, LUONG, SEARCH, Program
 
@@ -109,6 +114,16 @@ def test_the_claim_tells_what_was_counted_and_measured():
   assert "0% (other) to 33% (one)" in claim.why
   torn = {0.0: [dataclasses.replace(one, gap=0.1) for one in runs[0.0]]}
   assert teacher_forcing.judge(found, torn, 5).verdict == C
+
+
+def test_quality_is_drawn_against_the_share_in_training():
+  truth = [dataclasses.replace(measured(1.5, 50), symbol_errors=x) for x in (19.0, 20.0, 21.0)]
+  mixed = [dataclasses.replace(one, symbol_errors=one.symbol_errors + 3) for one in truth]
+  drawn = teacher_forcing_figures.quality({0.0: truth, 0.5: mixed})
+  assert "50%" in figures.title_of(drawn) and "+3.0 [+3.0, +3.0] points" in figures.title_of(drawn)
+  for axes, means in zip(drawn.axes, ([20, 23], [60, 60]), strict=True):
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), np.transpose([[0, 50], means]))
+    assert "3 seeds" in axes.get_title(loc="left")
 
 
 @pytest.mark.parametrize(
