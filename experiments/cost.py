@@ -15,9 +15,9 @@ Temporary bytes are the compiler's account, exact and without an interval.
 
 Command: python -m launch.run --experiment=cost
 Time: on two cores, default 46 seconds (20 passes x 1.5 s to compile, before two were compiled at
-once, 12 x 11 timings of some 0.05 s, and text 5 s), smoke 13 (10 passes, most of it compiling), full
-9.5 minutes, at the papers' widths (25 passes, 15 x 21 timings). Nothing is trained. An interrupted run starts over. Leave the machine alone
-meanwhile.
+once, 12 x 11 timings of some 0.05 s, and text 5 s), smoke 13 (10 passes, most of it compiling),
+full 9.5 minutes, at the papers' widths (25 passes, 15 x 21 timings). Nothing is trained. An
+interrupted run starts over. Leave the machine alone meanwhile.
 Expect: 100,000 numbers for 50 words against 8000 for any sentence; a decoding step of which 4% are
 attention's multiply-adds, if U_a h_j is kept; 36 times the multiply-adds of attention if it is not;
 at T = 80 a pass takes 1.6 times as long with attention, 2.9 times that with U_a h_j at every

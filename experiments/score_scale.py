@@ -11,8 +11,8 @@ The full profile also trains Luong's model, and looks at what its scores are mad
 
 Command: python -m launch.run --experiment=score_scale
 Time: on two cores: smoke 10 seconds, default 34 (draws at 7 widths 18, matching 9 programs x 1.2 s,
-each of them all seeds and settings, figures 4), full 6.6 minutes on a busy machine (draws 2 minutes,
-matching 1, 15 runs of Luong's model x 14 s), plus a few seconds of imports.
+each of them all seeds and settings, figures 4), full 6.6 minutes on a busy machine (draws 2
+minutes, matching 1, 15 runs of Luong's model x 14 s), plus a few seconds of imports.
 Expect: variance d_k raw and 1 scaled. Raw and general medians of every gradient collapse by d_k =
 4096; the mean Jacobian falls only slowly and the mean gradient to the query does not fall at all.
 Scaled and additive, nothing changes with the width. Scaling up a fixed example (claim 66), the
