@@ -156,15 +156,50 @@ def test_stored_results_fill_what_no_result_settles(tmp_path):
   # What was run here comes first, unless it decides nothing.
   one = result_file(here, "score_scale", "score_scale/default", profile="default").claims[0]
   claim, text = read()
-  assert not claim["why"].startswith(page.STORED) and "not run again for this page" not in text
+  assert not claim["why"].startswith(page.STORED)
   open_ = dataclasses.replace(one, verdict=results.NOT_RESOLVED)
   result_file(here, "score_scale", "score_scale/default", profile="default", claims=(open_,))
   claim, text = read()
   assert claim["verdict"] == results.REPRODUCED and claim["why"].startswith(page.STORED)
   assert 'id="score_scale"' in text and 'id="score_scale-full"' in text
+  assert "has its verdicts on 62." in text
   # A page of toy runs has no other.
   result_file(here, "score_scale", "score_scale/smoke")
   assert not read(profile="smoke")[0]["why"].startswith(page.STORED)
+
+
+def test_a_stored_full_result_has_a_section_beside_a_run_that_is_not_full(tmp_path):
+  stored, here = tmp_path / "stored", tmp_path / "here"
+  told = {
+    "environment": {"commit": "abc123", "finished": "2026-02-03"},
+    "seconds": 7325.0,
+    "seeds": (2, 4, 6, 8, 10),
+    "metrics": {"spread": results.Metric(3.125, 2.5, 4.5, 5, "nats")},
+    "figures": {
+      "figures/entropy.svg": results.Figure("Entropy falls", "n = 5."),
+      "figures/other.svg": results.Figure("Another <one>", "n = 5."),
+    },
+  }
+  full = result_file(stored, "score_scale", "score_scale", profile="full", **told)
+  one = result_file(here, "score_scale", "score_scale/default", profile="default").claims[0]
+  text = page.write(here, claims.REGISTER, stored=stored).read_text()
+  reader = Reader(text)
+  assert not reader.open and {link.removeprefix("#") for link in reader.links} <= reader.ids
+  _, _, section = text.partition('<section id="score_scale-full">')
+  section, _, _ = section.partition("</section>")
+  for wanted in (
+    'not run again for this page', 'has the verdicts of the run above', 'abc123', '2026-02-03',
+    '2 h 2 min', '2, 4, 6, 8, 10', full.command, '3.125', '[2.500, 4.500]', 'n = 5.',
+    'Figures stored: 1 of 2', '\N{LEFT DOUBLE QUOTATION MARK}Another &lt;one&gt;', '1.013',
+  ):  # fmt: skip
+    assert wanted in section, wanted
+  assert '<p class="problem">' not in text  # what is not stored is not missing
+  # A full run of one's own takes its place, unless it leaves a claim open.
+  result_file(here, "score_scale", "score_scale/default", profile="full")
+  assert "score_scale-full" not in page.write(here, claims.REGISTER, stored=stored).read_text()
+  open_ = dataclasses.replace(one, verdict=results.NOT_RESOLVED)
+  result_file(here, "score_scale", "score_scale/default", profile="full", claims=(open_,))
+  assert "score_scale-full" in page.write(here, claims.REGISTER, stored=stored).read_text()
 
 
 def test_the_page_of_attention_is_linked_where_there_is_one(tmp_path):

@@ -5,9 +5,10 @@ for; without one, of `default`, else of `full`, else of `smoke`, else another ('
 override, a sweep's cell). A cell that equals a profile is that profile. Among those of one profile
 it is the one that finished last. The rest is listed at the end of the page.
 
-Results may be stored elsewhere as well, of runs that take too long to be repeated each time: such a
-one is shown, marked as not run again, where there is no other or where it settles a claim that the
-other does not.
+Results may be stored elsewhere as well, of full runs, which take too long to be repeated each time.
+Such a one has a section of its own, marked as not run again, wherever the result that is shown is
+not of a full run itself. Its verdict counts where there is no other, or where it settles a claim
+that the other does not.
 """
 
 import base64
@@ -122,9 +123,7 @@ def settle(
       why = f"{STORED} {earlier.why}"
       found = dataclasses.replace(earlier, why=why)
     if found:
-      # Wording and owner are the register's: a result may be older than its last edit.
-      names = ("measured", "interval", "verdict", "why")
-      claim = dataclasses.replace(claim, **{name: getattr(found, name) for name in names})
+      claim = _as_found(claim, found)
     elif claim.verdict == results.NOT_RUN:
       if claim.experiment in with_result:
         why = f"The result of {claim.experiment} does not judge it."
@@ -140,6 +139,15 @@ def settle(
 def _judged(found: Iterable[Result]) -> dict[tuple[str | None, str], Claim]:
   """Claims by the experiment that judged them and their number."""
   return {(result.experiment, one.number): one for result in found for one in result.claims}
+
+
+def _as_found(claim: Claim, found: Claim) -> Claim:
+  """A registered claim as a run judged it.
+
+  Wording and owner are the register's: a result may be older than its last edit.
+  """
+  names = ("measured", "interval", "verdict", "why")
+  return dataclasses.replace(claim, **{name: getattr(found, name) for name in names})
 
 
 def _better(found: Claim, earlier: Claim) -> bool:
@@ -183,7 +191,7 @@ def write(
   entries = [(name, *entry, False) for name, entry in found.shown.items()] + [
     (name, *entry, True)
     for name, entry in earlier.items()
-    if name not in found.shown or name in used
+    if name not in found.shown or found.shown[name][0].profile != "full" or name in used
   ]
   sections = [
     _section(result, folder, claims, (questions or {}).get(name, ""), old, name in found.shown)
@@ -240,17 +248,20 @@ def _section(
   again: bool,
 ) -> dict[str, Any]:
   """What the template needs to know of one result; `again` if its experiment has another, newer."""
-  figures, missing = [], []
+  figures, missing, left_out = [], [], []
   for path, figure in result.figures.items():
     try:
       data = (folder / path).read_bytes()
     except OSError:
-      if not stored:  # which keeps no more than the first
+      if stored:  # which keeps no more than the first
+        left_out.append(figure.title)
+      else:
         missing.append(f"figure {path} is missing; run the experiment again")
       continue
     inlined = "data:image/svg+xml;base64," + base64.b64encode(data).decode()
     figures.append({"title": figure.title, "caption": figure.caption, "data": inlined})
-  judged = {claim.number for claim in result.claims}
+  judged = _judged([result])
+  owned = [claim for claim in claims if (claim.experiment, claim.number) in judged]
   second = stored and again
   return {
     "name": f"{result.experiment}-full" if second else result.experiment,
@@ -260,13 +271,9 @@ def _section(
     "question": question,
     "figures": figures,
     "missing": missing,
-    "claims": [
-      claim
-      for claim in claims
-      if claim.experiment == result.experiment
-      and claim.number in judged
-      and claim.why.startswith(STORED) == stored
-    ],
+    "left_out": left_out,
+    "claims": [_as_found(claim, judged[claim.experiment, claim.number]) for claim in owned],
+    "counted": [claim.number for claim in owned if claim.why.startswith(STORED) == stored],
     "conditions": list(configs.leaves(result.config)),
   }
 
