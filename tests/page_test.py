@@ -122,6 +122,7 @@ def test_claims_json_holds_every_claim_in_the_schema(tmp_path):
   page.write(tmp_path, claims.REGISTER)
   data = json.loads((tmp_path / "report" / "claims.json").read_text())
   assert len(data) == 87
+  assert {entry.pop("full") for entry in data} == {None}  # no full run is stored
   by_number = {entry["number"]: results.claim_from_dict(entry) for entry in data}
   assert by_number["62"].verdict == results.REPRODUCED
   assert by_number["62"].statement == claims.BY_NUMBER["62"].statement
@@ -200,6 +201,39 @@ def test_a_stored_full_result_has_a_section_beside_a_run_that_is_not_full(tmp_pa
   open_ = dataclasses.replace(one, verdict=results.NOT_RESOLVED)
   result_file(here, "score_scale", "score_scale/default", profile="full", claims=(open_,))
   assert "score_scale-full" in page.write(here, claims.REGISTER, stored=stored).read_text()
+
+
+def test_the_verdict_of_a_stored_full_run_stands_beside_another(tmp_path):
+  stored, here = tmp_path / "stored", tmp_path / "here"
+  result_file(stored, "score_scale", "score_scale", profile="full")
+  one = result_file(here, "score_scale", "score_scale/default", profile="default").claims[0]
+  link = '<a class="full" href="#score_scale-full">'
+
+  def read(verdict, **choices):
+    changed = dataclasses.replace(one, verdict=verdict)
+    result_file(here, "score_scale", "score_scale/default", profile="default", claims=(changed,))
+    text = page.write(here, claims.REGISTER, **{"stored": stored, **choices}).read_text()
+    data = json.loads((here / "report" / "claims.json").read_text())
+    (claim,) = (entry for entry in data if entry["number"] == "62")
+    (row,) = re.findall(r'<tr id="claim-62">.*?</tr>', text, re.S)
+    (total,) = re.findall(r'<tr class="total">.*?</tr>', text)
+    return claim, row, text, [int(count) for count in re.findall(r">(\d+)<", total)]
+
+  full = {
+    "verdict": "reproduced", "measured": "1.013 <of> 1", "interval": [0.9876, None], "seeds": 2,
+  }  # fmt: skip
+  claim, row, text, counts = read(results.QUALIFIED)
+  assert claim["verdict"] == results.QUALIFIED and claim["full"] == full
+  assert f"{link}full run, 2 seeds: reproduced</a>" in row
+  assert counts[:2] == [0, 1]  # of the verdicts that are shown
+  assert re.search(r"came to another verdict .*\n<a href=\"#claim-62\">", text)
+  claim, row, text, _ = read(results.REPRODUCED)
+  assert claim["full"] == full and link not in text and "came to another verdict" not in text
+  claim, row, text, counts = read(results.NOT_RESOLVED)
+  assert claim["verdict"] == results.REPRODUCED and claim["full"] == full and counts[0] == 1
+  assert f"{link}from the stored full run, 2 seeds</a>" in row
+  assert re.search(r"Counted with the verdict of a stored .*\n<a href=\"#claim-62\">", text)
+  assert read(results.QUALIFIED, stored=None)[0]["full"] is None
 
 
 def test_the_page_of_attention_is_linked_where_there_is_one(tmp_path):

@@ -8,7 +8,7 @@ it is the one that finished last. The rest is listed at the end of the page.
 Results may be stored elsewhere as well, of full runs, which take too long to be repeated each time.
 Such a one has a section of its own, marked as not run again, wherever the result that is shown is
 not of a full run itself. Its verdict counts where there is no other, or where it settles a claim
-that the other does not.
+that the other does not; where it is another than the one that counts, it stands beside it.
 """
 
 import base64
@@ -23,7 +23,7 @@ import jinja2
 
 from attn import configs
 from attn.report import results
-from attn.report.results import Claim, Metric, Result
+from attn.report.results import Claim, Full, Metric, Result, Settled
 
 # The experiments whose first figure opens the page, in this order, as far as they were run.
 FINDINGS = ("score_scale", "order_of_the_step", "local_vs_global", "bottleneck")
@@ -102,19 +102,27 @@ def settle(
   register: Sequence[Claim],
   shown: Iterable[Result],
   experiments: Iterable[str] | None = None,
-  stored: Iterable[Result] = (),
-) -> tuple[Claim, ...]:
+  stored: Sequence[Result] = (),
+) -> tuple[Settled, ...]:
   """The register with the verdicts of the results; the rest stays as it is and says why.
 
   Args:
     register: every claim of the chapter.
     shown: the results.
     experiments: those that can be run; None for all that own a claim.
-    stored: results of earlier runs, for claims that `shown` does not judge, or cannot resolve.
+    stored: results of earlier runs, told of beside each verdict; theirs counts for claims that
+      `shown` does not judge, or cannot resolve.
   """
   written = None if experiments is None else frozenset(experiments)
   with_result = {result.experiment for result in shown}
   now, before = _judged(shown), _judged(stored)
+  full: dict[tuple[str | None, str], Full] = {
+    (result.experiment, one.number): Full(
+      one.verdict, one.measured, one.interval, len(result.seeds)
+    )
+    for result in stored
+    for one in result.claims
+  }
   settled = []
   for claim in register:
     owned = claim.experiment, claim.number
@@ -132,7 +140,7 @@ def settle(
       else:
         why = f"The experiment {claim.experiment} is not written yet."
       claim = dataclasses.replace(claim, why=why)
-    settled.append(claim)
+    settled.append(Settled(**vars(claim), full=full.get(owned)))
   return tuple(settled)
 
 
@@ -153,6 +161,13 @@ def _as_found(claim: Claim, found: Claim) -> Claim:
 def _better(found: Claim, earlier: Claim) -> bool:
   """Whether an earlier run settled what this one leaves open."""
   return found.verdict == results.NOT_RESOLVED != earlier.verdict
+
+
+def _told(claim: Settled) -> bool:
+  """Whether the stored full run stands beside the verdict: that is its own, or it has another."""
+  return claim.full is not None and (
+    claim.full.verdict != claim.verdict or claim.why.startswith(STORED)
+  )
 
 
 def write(
@@ -187,16 +202,7 @@ def write(
   earlier = collect(stored).shown if stored and profile != "smoke" else {}
   now, before = ([result for result, _ in some.values()] for some in (found.shown, earlier))
   claims = settle(register, now, questions, before)
-  used = {claim.experiment for claim in claims if claim.why.startswith(STORED)}
-  entries = [(name, *entry, False) for name, entry in found.shown.items()] + [
-    (name, *entry, True)
-    for name, entry in earlier.items()
-    if name not in found.shown or found.shown[name][0].profile != "full" or name in used
-  ]
-  sections = [
-    _section(result, folder, claims, (questions or {}).get(name, ""), old, name in found.shown)
-    for name, result, folder, old in sorted(entries, key=lambda entry: (_order(entry[0]), entry[3]))
-  ]
+  sections = _sections(found.shown, earlier, claims, questions or {})
   missing = [f"{section['name']}: {line}" for section in sections for line in section["missing"]]
   page = template("page.html.jinja").render(
     findings=[section for section in sections if section["figures"] and section["finding"]],
@@ -206,6 +212,10 @@ def write(
     counts=_counts(claims),
     claims=claims,
     sections=sections,
+    stored={one["result"].experiment: one["name"] for one in sections if one["stored"]},
+    told=_told,
+    taken=[claim.number for claim in claims if claim.why.startswith(STORED)],
+    apart=[one.number for one in claims if one.full and one.full.verdict != one.verdict],
     absent=_absent(register, {*found.shown, *earlier}, questions or {}),
     others=found.others,
     problems=[*found.problems, *missing],
@@ -237,6 +247,25 @@ def _order(experiment: str) -> tuple[int, str]:
 
 def _slug(text: str) -> str:
   return text.replace(" ", "-")
+
+
+def _sections(
+  shown: Mapping[str, tuple[Result, pathlib.Path]],
+  stored: Mapping[str, tuple[Result, pathlib.Path]],
+  claims: Sequence[Settled],
+  questions: Mapping[str, str],
+) -> list[dict[str, Any]]:
+  """The sections of the page in their order, a stored result's behind that of its experiment."""
+  named = {claim.experiment for claim in claims if _told(claim)}
+  entries = [(name, *entry, False) for name, entry in shown.items()] + [
+    (name, *entry, True)
+    for name, entry in stored.items()
+    if name not in shown or shown[name][0].profile != "full" or name in named
+  ]
+  return [
+    _section(result, folder, claims, questions.get(name, ""), old, name in shown)
+    for name, result, folder, old in sorted(entries, key=lambda entry: (_order(entry[0]), entry[3]))
+  ]
 
 
 def _section(

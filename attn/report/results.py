@@ -1,8 +1,9 @@
 """The schema of `result.json` and of `claims.json`, and reading and writing them.
 
 `Result` is the whole of the file an experiment leaves in its workdir, `Metric` one entry of its
-`metrics`, `Figure` one of its `figures`, `Claim` one of its `claims` and of the report's
-`claims.json`. `attn.report.recorder` writes them during a run.
+`metrics`, `Figure` one of its `figures`, `Claim` one of its `claims`; `attn.report.recorder` writes
+them during a run. `claims.json` is the report's: a list of `Settled`, which is a `Claim` with what
+a stored full run made of it, `full`: null or `Full`.
 
 JSON has no infinities: a number that is not finite is written as null, and null reads as "not
 known".
@@ -91,6 +92,35 @@ class Claim:
   verdict: Verdict = NOT_RUN
   experiment: str | None = None
   why: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Full:
+  """What a stored full run found of a claim, whichever run's verdict counts.
+
+  Attributes:
+    verdict: as in `Claim`, as are the next two.
+    measured: what it measured.
+    interval: of the number that decided.
+    seeds: how many seeds it had.
+  """
+
+  verdict: Verdict
+  measured: str | None
+  interval: tuple[float | None, float | None] | None
+  seeds: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Settled(Claim):
+  """An entry of `claims.json`: a claim with the verdict that counts.
+
+  Attributes:
+    full: what the stored full run of its experiment found; None where none is stored, or it does
+      not judge the claim, and on a page of smoke runs.
+  """
+
+  full: Full | None = None
 
 
 @dataclasses.dataclass(frozen=True)
