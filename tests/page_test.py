@@ -217,6 +217,12 @@ def test_the_verdict_of_a_stored_full_run_stands_beside_another(tmp_path):
     (claim,) = (entry for entry in data if entry["number"] == "62")
     (row,) = re.findall(r'<tr id="claim-62">.*?</tr>', text, re.S)
     (total,) = re.findall(r'<tr class="total">.*?</tr>', text)
+    (finding,) = re.findall(r'<section id="findings">.*?</section>', text, re.S)
+    for shown in (row, finding):  # a finding has what the table has
+      assert f">{claim['verdict']}</span>" in shown and claim["why"] in shown
+      assert re.findall('<a class="full".*?</a>', shown) == re.findall(
+        '<a class="full".*?</a>', row
+      )
     return claim, row, text, [int(count) for count in re.findall(r">(\d+)<", total)]
 
   full = {
