@@ -91,6 +91,7 @@ def test_the_page_shows_what_was_measured(tmp_path):
     '[1, \N{EN DASH}]', 'nats', '1 min 23 s', '3, 5', 'inner.rate', 'n = 7, bands: 95%.',
     '--experiment=score_scale --profile=smoke', 'The result of score_scale does not judge it.',
     'The experiment anatomy is not written yet.', 'take no figure, number or verdict of theirs',
+    'Printed without the numbers and conditions of each experiment: 1\n',
   ):  # fmt: skip
     assert wanted in text, wanted
   assert "An older wording" not in text
