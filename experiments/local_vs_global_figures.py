@@ -137,10 +137,10 @@ def mass(runs: Runs, half_width: int, equal: float) -> Figure:
     form = "{:.0f}" if axes is left else "{:.2f}"
     figures.bars(axes, list(runs), groups, errors=errors, form=form)
     axes.set_ylim(top=1.3 * max(max(values) for values in groups.values()))  # room for the legend
-    figures.legend(axes, loc="upper left", ncols=len(groups))
+  figures.legend(left, loc="upper left", ncols=len(groups))
   right.axhline(equal, color="#555555", linestyle=":")
   figures.axes_text(left, x="", y=f"weights within {half_width} of t [%]")
-  figures.axes_text(right, x="", y="sum of a step's weights")
+  figures.axes_text(right, x="", y="sum of a step's weights (dotted: local-p, equal scores)")
   return figure
 
 
