@@ -1,13 +1,15 @@
 """What does a fixed vector cost, against attention, as sources grow longer?
 
-Two models that differ in attention alone are trained side by side: RNNsearch reads annotations
-through additive attention, the other decodes from one vector, the encoder's last states in both
-directions, fed at every step (RNNencdec, with RNNsearch's encoder in place of a forward one, so
-that nothing but attention differs). Both see the same batches in the same order for the same
-number of updates. `g2p` is real: English spelling to sound, the whole of CMUdict or as much of it
-as the profile's updates reach. `reverse` is generated: letters to be said backwards, with the
-alignment known. Lengths lie inside the training range. In `full` both are trained on `reverse` with
-a vocabulary that lacks some letters as well, which become unknown words.
+Three models that differ in what the decoder sees of the source alone are trained side by side:
+RNNsearch reads annotations through additive attention; the second decodes from one vector, the
+encoder's last states in both directions, fed at every step (RNNencdec, with RNNsearch's encoder in
+place of a forward one, so that nothing but attention differs); in the third the whole vector makes
+the decoder's first state, through one more matrix and tanh, and enters no step (as in Sutskever
+2014). All see the same batches in the same order for the same number of updates. `g2p` is real:
+English spelling to sound, the whole of CMUdict or as much of it as the profile's updates reach.
+`reverse` is generated: letters to be said backwards, with the alignment known. Lengths lie inside
+the training range. In `full` the first two are trained on `reverse` with a vocabulary that lacks
+some letters as well, which become unknown words. Below, "the fixed vector" is the second model.
 
 Errors by length are symbol errors (edits to the nearest reference over its symbols), because a
 whole word's chance of being wrong grows with its length even if each symbol's does not.
@@ -16,14 +18,15 @@ Besides: how many words an untrained vector holds (`bottleneck_capacity`), and w
 know the question before a list is read into one state (`bottleneck_recall`).
 
 Command: python -m launch.run --experiment=bottleneck
-Time: on two cores, both models at once: default 167 seconds when each cell compiled its programs
-anew, which those of one size now share (12 runs x 14 s / 2, compiling 2 models x 25 s / 2, recall
-40 s, untrained vectors 8 s), smoke 15 (8 runs of 12 updates, most of it compiling), full 19 minutes
-(10 runs x 60 s, 60 x 20 s, compiling 14 cells x 35 s, / 2). A killed run goes on where it was.
+Time: on two cores, two models at once: default 3.8 minutes by estimate (12 runs x 14 s / 2 beside
+recall, 40 s, and untrained vectors, 8 s; then the third model's 6 x 14 s; compiling 25 s a model),
+smoke 17 seconds by estimate (12 runs of 3 updates, most of it compiling), full 23 by estimate, as
+its kept result, from before the third model, took 19 minutes (10 runs x 60 s, 60 x 20 s, compiling
+14 cells x 35 s, / 2). A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
-none; on g2p both do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors, after
-1500 updates as after 600. 8000 untrained components hold 50 words out of 20,000, also as bits; 250
-hold 2 of them. Unknown letters hurt both models, attention more.
+none; on g2p these two do alike up to 7 letters, and from 12 on it makes 2.5 times as many errors,
+after 1500 updates as after 600. 8000 untrained components hold 50 words out of 20,000, also as
+bits; 250 hold 2 of them. Unknown letters hurt both models, attention more.
 
 Rules, stated before the run. Intervals are over seeds, paired where two models are compared, and
 hold on all data sets together with 95%. The claims on trained models are not resolved unless
@@ -47,10 +50,11 @@ tell nothing.
     qualified, since longer words may be harder for any model. Else not resolved.
   26 `stays`: the rise with attention is at most STILL points on every data set: reproduced; more on
     every one: contradicted; at most so much on some: qualified; else not resolved.
-  42 `same_context`: the contexts of the fixed-vector model differ between steps by exactly nothing
-    and those of attention do: qualified, as it holds where the vector is fed at each step; a vector
-    that is only an initial state (Sutskever 2014) is no context. Else contradicted. This checks the
-    code as built more than the world.
+  42 `same_context`: the contexts of the fixed-vector model differ between steps by exactly nothing,
+    those of attention do, and without contexts (zeros in their place, the first state as it was)
+    the fixed vector's logits change: else contradicted. Then qualified if the logits of the model
+    with the vector as first state change by exactly nothing, since no context enters its steps;
+    reproduced if they change too. This checks the code as built more than the world.
   73 `on_all`: with the vector cut, the decoder started from zeros, the share of symbols that are
     still predicted along the reference, with attention less without: what arrives by another
     channel. Above 0 on every data set: reproduced; below on every one: contradicted; above on some:
@@ -77,7 +81,7 @@ from experiments import bottleneck_figures as drawn
 from experiments.bottleneck_capacity import Capacity
 from experiments.bottleneck_claims import Evidence, judge, overall
 from experiments.bottleneck_recall import Recall
-from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured, measure
+from experiments.bottleneck_runs import ARMS, ATTENTION, FIRST_STATE, FIXED, PAIR, Measured, measure
 
 CLAIMS = ("16", "17", "23", "25", "26", "42", "73")
 
@@ -115,7 +119,7 @@ class Config:
   """What is trained on each data set, and how often.
 
   Attributes:
-    g2p: the run with attention on g2p; the fixed vector's differs in `model.score` alone.
+    g2p: the run with attention on g2p; those of the others differ in what `ARMS` says alone.
     reverse: the same on `reverse`.
     small: the same on `reverse` for all that follows.
     seed: the first seed.
@@ -180,7 +184,7 @@ class Config:
 
   @property
   def cells(self) -> dict[str, tuple[TrainConfig, tuple[int, ...]]]:
-    """All that is trained, with and without attention: a name, the run, edges by length."""
+    """All that is trained: a name, the run with attention, edges by length."""
     cells = dict(self.data)
     if self.known is not None:
       sized = configs.override(self.small, {"data.source_size": _RESERVED + self.known})
@@ -193,6 +197,10 @@ class Config:
       short = configs.override(self.small, {"data.bucket_edges": (self.beyond + 1,)})
       cells[BEYOND] = (short, (self.beyond, (self.beyond + _LONGEST) // 2))
     return cells
+
+  def arms(self, cell: str) -> tuple[str, ...]:
+    """The models that a cell is trained as: all three on a data set of its own."""
+    return tuple(ARMS) if cell in self.data else PAIR
 
 
 def _width(units: int) -> str:
@@ -208,8 +216,10 @@ def profiles() -> dict[str, dict[str, Any]]:
   }
   smoke = {
     **both(
-      steps=12, data__limit=1000, data__batch_size=32, data__bucket_edges=(36,), model__units=16,
+      steps=3, data__limit=200, data__batch_size=32, data__bucket_edges=(36,), model__units=16,
       model__embedding=8, model__alignment=8, model__maxout=8,
+      # Less to compile.
+      model__encoder="forward", model__biases=False,
     ),
     "seeds": 2, "test": 64,
     "capacity.widths": (250, 8000), "capacity.vocabulary": 2000, "capacity.sentences": 3,
@@ -253,7 +263,8 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
     held = bottleneck_capacity.measure(config.capacity, config.seed, record.log)
     recalled = bottleneck_recall.train_all(config.recall, config.seed, record.log)
   trained = {
-    name: {arm: measure_all(config, name, arm, folder) for arm in ARMS} for name in config.cells
+    name: {arm: measure_all(config, name, arm, folder) for arm in config.arms(name)}
+    for name in config.cells
   }
   for name, arms in trained.items():
     for arm, runs in arms.items():
@@ -278,10 +289,12 @@ def run(config: Config, workdir: str | os.PathLike[str]) -> results.Result:
 
 def _shares(config: Config) -> list[tuple[list[str], str]]:
   """Cells and a model for each process: those of one size share the programs that it compiles."""
-  sizes: dict[Any, list[str]] = {}
+  shares: dict[Any, tuple[list[str], str]] = {}
   for name, (train, _) in config.cells.items():
-    sizes.setdefault((train.model, train.data.bucket_edges, train.data.batch_size), []).append(name)
-  return [(names, arm) for names in sizes.values() for arm in ARMS]
+    for arm in config.arms(name):
+      size = (arm, train.model, train.data.bucket_edges, train.data.batch_size)
+      shares.setdefault(size, ([], arm))[0].append(name)
+  return list(shares.values())
 
 
 def _measure_each(config: Config, names: list[str], arm: str, folder: pathlib.Path) -> None:
@@ -334,7 +347,7 @@ def _caption(measured: Mapping[str, Mapping[str, Sequence[Measured]]], config: C
   sources = ", ".join(f"{arms[ATTENTION][0].sources} of {name}" for name, arms in measured.items())
   return (
     f"Symbol errors on test sources ({sources}) by length, {config.seeds} seeds. Lines: means; "
-    "bands: 95% intervals over seeds. Below: fixed vector less attention, paired by seed."
+    "bands: 95% intervals over seeds. Below: each less attention, paired by seed."
   )
 
 
@@ -352,8 +365,9 @@ def _metrics(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[s
     for quantity, by_arm in table.items():
       for arm, values in by_arm.items():
         metrics[f"{name}, {quantity}, {arm}"] = Metric(*mean_interval(values), "%")
-      difference = paired_interval(by_arm[FIXED], by_arm[ATTENTION])
-      metrics[f"{name}, {quantity}, fixed vector less attention"] = Metric(*difference, "points")
+      for arm in (FIXED, FIRST_STATE):
+        difference = paired_interval(by_arm[arm], by_arm[ATTENTION])
+        metrics[f"{name}, {quantity}, {arm} less attention"] = Metric(*difference, "points")
     aligned = [one.alignment_error for one in arms[ATTENTION] if one.alignment_error is not None]
     if aligned:
       metrics[f"{name}, alignment error of attention"] = Metric(*mean_interval(aligned), "%")
@@ -366,7 +380,7 @@ def _metrics(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> dict[s
 def _sweeps(config: Config, found: Evidence) -> dict[str, Metric]:
   """Error rates of the cells that are no data set of their own."""
   metrics: dict[str, Metric] = {}
-  for arm in ARMS:
+  for arm in PAIR:
     for units, arms in found.widths.items():
       errors = mean_interval(overall(arms[arm]))
       metrics[f"reverse, {units} units, symbol errors, {arm}"] = Metric(*errors, "%")

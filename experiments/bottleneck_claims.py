@@ -11,7 +11,7 @@ from attn.report.results import Claim, Verdict
 from experiments import claims
 from experiments.bottleneck_capacity import BITS, KINDS, REALS, Capacity, Held
 from experiments.bottleneck_recall import AFTER, BEFORE, Recall, Recalled
-from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured
+from experiments.bottleneck_runs import ATTENTION, FIRST_STATE, FIXED, PAIR, Measured
 
 LEARNED = 50.0
 WELL = 25.0
@@ -20,14 +20,18 @@ HELD = 99.0
 LOST = 50.0
 
 
-def same_context(fixed: float, attention: float) -> Verdict:
+def same_context(fixed: float, attention: float, fed: float, first_state: float) -> Verdict:
   """Whether contexts are one vector for all steps exactly where there is no attention.
 
   Args:
     fixed: largest difference between contexts of one target, fixed vector.
     attention: the same with attention.
+    fed: largest change of a logit without contexts, fixed vector.
+    first_state: the same where the vector is a first state.
   """
-  return results.QUALIFIED if fixed == 0.0 < attention else results.CONTRADICTED
+  if fixed != 0.0 or not attention > 0.0 or not fed > 0.0:
+    return results.CONTRADICTED
+  return results.QUALIFIED if first_state == 0.0 else results.REPRODUCED
 
 
 def falls(
@@ -296,16 +300,26 @@ def _judge_channels(
     )
   )
   change = {
-    arm: max(one.context_change for arms in measured.values() for one in arms[arm]) for arm in ARMS
+    arm: max(one.context_change for arms in measured.values() for one in arms[arm]) for arm in PAIR
+  }
+  effect = {
+    arm: max(one.context_effect for arms in measured.values() for one in arms[arm])
+    for arm in (FIXED, FIRST_STATE)
   }
   return [
     claims.judge(
       "42",
       measured=f"largest difference between two contexts of one target: {change[FIXED]:.2g} with"
-      f" the fixed vector, {change[ATTENTION]:.2g} with attention",
-      verdict=same_context(change[FIXED], change[ATTENTION]),
-      why="Literally so where the vector is fed at each step; as a mere initial state it is no"
-      " context at all.",
+      f" the fixed vector, {change[ATTENTION]:.2g} with attention; largest change of a logit when"
+      f" every context is zeros: {effect[FIXED]:.2g} where the vector is fed at each step,"
+      f" {effect[FIRST_STATE]:.2g} where it is the first state alone",
+      **claims.told(
+        same_context(change[FIXED], change[ATTENTION], effect[FIXED], effect[FIRST_STATE]),
+        qualified="Literally so where the vector is fed at each step; as a mere first state it is"
+        " no context at all: no step reads one.",
+        contradicted="Wants contexts that are read, and are exactly one vector only without"
+        " attention.",
+      ),
     ),
     claims.judge(
       "73",

@@ -10,15 +10,16 @@ from attn.evaluation.intervals import mean_interval, paired_interval
 from attn.report import figures
 from experiments.bottleneck_capacity import BITS, REALS, Capacity, Held
 from experiments.bottleneck_recall import AFTER, ATTENDED, BEFORE, Recall, Recalled
-from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Measured
+from experiments.bottleneck_runs import ARMS, ATTENTION, FIRST_STATE, FIXED, PAIR, Measured
 
 _SAID = {BEFORE: "asked before", AFTER: "asked after", ATTENDED: "asked after, attention"}
 
 
 def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figure:
-  """Errors of both models by length, a column a data set, and their difference below."""
+  """Errors of all models by length, a column a data set, and what exceeds attention's below."""
   longest = "; ".join(
-    f"{name} {_mean_last(arms[FIXED]):.0f}% of symbols wrong with a fixed vector,"
+    f"{name} {_mean_last(arms[FIRST_STATE]):.0f}% of symbols wrong with a fixed vector as first"
+    f" state, {_mean_last(arms[FIXED]):.0f}% with it at each step,"
     f" {_mean_last(arms[ATTENTION]):.0f}% with attention"
     for name, arms in measured.items()
   )
@@ -33,11 +34,12 @@ def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figur
         *(mean_interval(_errors(arms[arm], at)) for at in places), strict=True
       )
       figures.line(upper, places, means, np.maximum(lows, 0), highs, label=arm, series=series)
-    means, lows, highs, _ = zip(
-      *(paired_interval(_errors(arms[FIXED], at), _errors(arms[ATTENTION], at)) for at in places),
-      strict=True,
-    )
-    figures.line(lower, places, means, lows, highs, label="difference", series=5)
+      if arm != ATTENTION:
+        means, lows, highs, _ = zip(
+          *(paired_interval(_errors(arms[arm], at), _errors(arms[ATTENTION], at)) for at in places),
+          strict=True,
+        )
+        figures.line(lower, places, means, lows, highs, label=arm, series=series)
     lower.axhline(0, color="#888888", linewidth=0.8)
     errors = [group.symbol_errors for arm in ARMS for one in arms[arm] for group in one.groups]
     upper.set_ylim(0, 1.25 * max(errors))  # A band may leave the picture, no run does.
@@ -45,8 +47,8 @@ def by_length(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figur
       axes.set_xticks(places, labels)
     seeds = len(arms[ATTENTION])
     figures.axes_text(upper, x="", y="symbol errors [%]", title=f"{name}, {seeds} seeds")
-    figures.axes_text(lower, x="letters of the source", y="fixed less attention [points]")
-  figures.legend(panels[0], loc="upper left")
+    figures.axes_text(lower, x="letters of the source", y="more than attention [points]")
+  figures.legend_below(panels[0])
   return figure
 
 
@@ -116,7 +118,7 @@ def recall(config: Recall, recalled: Recalled) -> Figure:
 def by_unknown(runs: Mapping[str, Sequence[Measured]]) -> Figure:
   """Errors of both models by the share of unknown letters."""
   first, last = (
-    {arm: float(np.mean([one.unknown[at].symbol_errors for one in runs[arm]])) for arm in ARMS}
+    {arm: float(np.mean([one.unknown[at].symbol_errors for one in runs[arm]])) for arm in PAIR}
     for at in (0, -1)
   )
   groups = runs[ATTENTION][0].unknown
@@ -127,7 +129,7 @@ def by_unknown(runs: Mapping[str, Sequence[Measured]]) -> Figure:
   )
   figure, (axes,) = figures.new(title)
   places = np.arange(len(groups))
-  for series, arm in enumerate(ARMS):
+  for series, arm in enumerate(PAIR):
     errors = [[one.unknown[at].symbol_errors for one in runs[arm]] for at in places]
     means, lows, highs, _ = zip(*map(mean_interval, errors), strict=True)
     low = np.maximum(lows, 0)
@@ -149,7 +151,7 @@ def by_width(found: Mapping[int, Mapping[str, Sequence[Measured]]]) -> Figure:
     f" {ends[-1]:.0f}%, attention's from {other[0]:.0f} to {other[-1]:.0f}%"
   )
   figure, (axes,) = figures.new(title)
-  for series, arm in enumerate(ARMS):
+  for series, arm in enumerate(PAIR):
     errors = [[one.symbol_errors for one in found[width][arm]] for width in widths]
     _band(axes, widths, errors, label=arm, series=series)
   axes.set_xscale("log", base=2)

@@ -20,11 +20,21 @@ from attn.evaluation.by_length import by_length
 from attn.evaluation.groups import share_groups
 from attn.models import ModelConfig, bind
 from attn.models.functional import Params
+from attn.models.memory import Memory
 from attn.report import results
 from attn.training import TrainConfig, Trained, scoring, train
 
-ATTENTION, FIXED = "attention", "fixed vector"
-ARMS = {ATTENTION: "additive", FIXED: "none"}  # the value of `model.score`
+ATTENTION, FIXED, FIRST_STATE = "attention", "fixed vector", "first state"
+PAIR = (ATTENTION, FIXED)  # what every cell is trained as
+# How each model differs from that with attention. Without `project_summary` a first state is made
+# from the backward half of the fixed vector alone.
+ARMS: dict[str, dict[str, Any]] = {
+  ATTENTION: {},
+  FIXED: {"model.score": "none"},
+  FIRST_STATE: {
+    "model.score": "none", "model.context": "none", "model.project_summary": True,
+  },
+}  # fmt: skip
 
 _SHOWN_LENGTH = 12  # symbols of the source whose attention is drawn
 _SHARES = (0.0, 0.2)  # largest shares of unknown symbols of the groups but the last
@@ -75,6 +85,7 @@ class Measured:
     symbol_errors: edits over reference symbols, %.
     groups: the same by length, short to long.
     context_change: largest difference between the contexts of two steps of one target.
+    context_effect: largest change of a logit when every context is zeros, the first state the same.
     kept: symbols of one batch still predicted along the reference, %, when the decoder starts from
       zeros and reads zeros in place of the fixed vector: what arrives by other channels.
     alignment_error: against gold along the references, %; None without gold or attention.
@@ -88,6 +99,7 @@ class Measured:
   symbol_errors: float
   groups: tuple[Group, ...]
   context_change: float
+  context_effect: float
   kept: float
   alignment_error: float | None
   shown: Shown | None
@@ -113,7 +125,7 @@ def measure(
     edges: longest sources of the groups by length.
     test: test pairs to decode; None takes all.
   """
-  config = configs.override(config, {"model.score": ARMS[arm], "seed": seed})
+  config = configs.override(config, {**ARMS[arm], "seed": seed})
   done = folder / "measured.json"
   if done.exists():
     return _read(done)
@@ -130,19 +142,20 @@ def _sum_up(
 ) -> Measured:
   outputs = scoring.decode(trained, corpus, label=f"{label}, decoding")
   aligned = shown = None
-  if trained.config.model.score != "none":
+  if trained.config.model.attends:
     weights = scoring.forced_weights(trained, corpus)
     shown = _shown(trained, corpus, weights)
     if corpus.alignments is not None:
       links = list(map(alignment.links, weights))
       aligned = 100 * alignment.alignment_error_rate(links, corpus.alignments)
-  change, kept = _probed(trained, corpus)
+  change, effect, kept = _probed(trained, corpus)
   return Measured(
     sources=len(outputs.sources),
     word_errors=100 * outputs.word_error_rate,
     symbol_errors=100 * outputs.symbol_error_rate,
     groups=_groups(outputs, edges),
     context_change=change,
+    context_effect=effect,
     kept=kept,
     alignment_error=aligned,
     shown=shown,
@@ -188,29 +201,48 @@ def _by_unknown(trained: Trained, outputs: scoring.Outputs) -> tuple[Group, ...]
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def _probe(
+def probe(
   config: ModelConfig, params: Params, batch: dict[str, Array]
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-  """Largest change of a context from its target's first, and the share kept without the vector."""
+) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+  """What the contexts and the fixed vector of a batch do.
+
+  Returns:
+    The largest change of a context from its target's first; the largest change of a logit without
+    contexts; the share kept without the vector.
+  """
   model = bind(config, params)
   memory, target = model.encode(batch["source"], batch["source_length"]), batch["target"]
   real = jnp.arange(target.shape[1]) < batch["target_length"][:, None]
-  contexts = model.along(memory, target).contexts
-  change = jnp.max(jnp.abs(contexts - contexts[:, :1]), where=real[..., None], initial=0.0)
-  cut = memory._replace(
-    initial=jnp.zeros_like(memory.initial), summary=jnp.zeros_like(memory.summary)
+  no_vector = jnp.zeros_like(memory.summary)
+  no_contexts = memory._replace(values=jnp.zeros_like(memory.values), summary=no_vector)
+  cut = memory._replace(initial=jnp.zeros_like(memory.initial), summary=no_vector)
+  # One program runs all three, so that what is not read changes nothing, not even by rounding.
+  memories = jax.tree.map(lambda *leaves: jnp.stack(leaves), memory, no_contexts, cut)
+
+  def along(one: Memory) -> tuple[Float[Array, "b t v"], Float[Array, "b t k"]]:
+    forced = model.along(one, target)
+    return forced.logits, forced.contexts
+
+  def largest(difference: Float[Array, "b t k"]) -> Float[Array, ""]:
+    return jnp.max(jnp.abs(difference), where=real[..., None], initial=0.0)
+
+  logits, contexts = jax.lax.map(along, memories)
+  right = logits[2].argmax(-1) == target
+  return (
+    largest(contexts[0] - contexts[0][:, :1]),
+    largest(logits[1] - logits[0]),
+    jnp.sum(right, where=real) / real.sum(),
   )
-  right = model.along(cut, target).logits.argmax(-1) == target
-  return change, jnp.sum(right, where=real) / real.sum()
 
 
-def _probed(trained: Trained, corpus: catalog.Corpus) -> tuple[float, float]:
-  """Largest change of a context and the share kept, %, of the batch of middling length."""
+def _probed(trained: Trained, corpus: catalog.Corpus) -> tuple[float, float, float]:
+  """What `probe` finds in the batch of middling length, the share in %."""
   store = pipeline.TokenStore.encode(corpus, trained.source, trained.target)
   data = trained.config.data
   batches = pipeline.evaluation_batches(store, batch_size=data.batch_size, edges=data.bucket_edges)
-  change, kept = _probe(trained.config.model, trained.params, batches[len(batches) // 2])
-  return float(change), 100 * float(kept)
+  found = probe(trained.config.model, trained.params, batches[len(batches) // 2])
+  change, effect, kept = map(float, found)
+  return change, effect, 100 * kept
 
 
 def _shown(

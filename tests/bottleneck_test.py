@@ -6,12 +6,14 @@ import json
 import os
 import time
 
+import jax
 import numpy as np
 import pytest
 
 from attn import configs
 from attn.data import catalog
 from attn.evaluation.intervals import Interval
+from attn.models import ModelConfig, bind, init
 from attn.report import results
 from attn.training.interrupts import Interrupts
 from experiments import (
@@ -19,13 +21,22 @@ from experiments import (
   bottleneck_capacity,
   bottleneck_claims,
   bottleneck_recall,
+  bottleneck_runs,
   workers,
 )  # fmt: skip
 from experiments.bottleneck_capacity import BITS, REALS, Capacity
 from experiments.bottleneck_claims import Evidence
 from experiments.bottleneck_recall import AFTER, ATTENDED, BEFORE, Recall
 from experiments.bottleneck_recall import ARMS as ASKED
-from experiments.bottleneck_runs import ARMS, ATTENTION, FIXED, Group, Measured
+from experiments.bottleneck_runs import (
+  ARMS,
+  ATTENTION,
+  FIRST_STATE,
+  FIXED,
+  PAIR,
+  Group,
+  Measured,
+)  # fmt: skip
 
 ABOVE, BELOW, WIDE = (Interval(m, m - 1, m + 1, 3) for m in (2.0, -2.0, 0.5))
 
@@ -111,21 +122,27 @@ def test_a_fall_is_the_fixed_vectors_own_if_attention_falls_less(rises, excesses
 
 
 @pytest.mark.parametrize(
-  "fixed, attention, verdict",
+  "fixed, attention, fed, first_state, verdict",
   [
-    (0.0, 0.3, results.QUALIFIED),
-    (1e-9, 0.3, results.CONTRADICTED),
-    (0.0, 0.0, results.CONTRADICTED),
+    (0.0, 0.3, 0.2, 0.0, results.QUALIFIED),
+    (0.0, 0.3, 0.2, 1e-9, results.REPRODUCED),
+    (1e-9, 0.3, 0.2, 0.0, results.CONTRADICTED),
+    (0.0, 0.0, 0.2, 0.0, results.CONTRADICTED),
+    (0.0, 0.3, 0.0, 0.0, results.CONTRADICTED),
   ],
 )
-def test_contexts_must_be_one_vector_exactly_without_attention_only(fixed, attention, verdict):
-  assert bottleneck_claims.same_context(fixed, attention) == verdict
+def test_contexts_must_be_one_vector_exactly_without_attention_only(
+  fixed, attention, fed, first_state, verdict
+):
+  assert bottleneck_claims.same_context(fixed, attention, fed, first_state) == verdict
 
 
-def measured(short, long, change, symbol_errors, kept):
+def measured(short, long, change, effect, symbol_errors, kept):
   """One run, with a group of short and one of long sources."""
   groups = (Group("1-5", 10, short, short), Group("6+", 10, long, long))
-  return Measured(20, symbol_errors, symbol_errors, groups, change, kept, None, None, groups)
+  return Measured(
+    20, symbol_errors, symbol_errors, groups, change, effect, kept, None, None, groups
+  )
 
 
 def evidence(arms, **changes):
@@ -145,8 +162,9 @@ def evidence(arms, **changes):
 
 def test_every_claim_is_judged_from_the_runs():
   arms = {
-    ATTENTION: [measured(1, 2, 0.5, 1.5, 80), measured(1, 2, 0.5, 1.6, 81)],
-    FIXED: [measured(2, 20, 0.0, 11, 10), measured(2, 20.1, 0.0, 11.1, 11)],
+    ATTENTION: [measured(1, 2, 0.5, 0.4, 1.5, 80), measured(1, 2, 0.5, 0.4, 1.6, 81)],
+    FIXED: [measured(2, 20, 0.0, 0.3, 11, 10), measured(2, 20.1, 0.0, 0.3, 11.1, 11)],
+    FIRST_STATE: [measured(9, 90, 0.0, 0.0, 50, 1), measured(9, 99, 0.0, 0.0, 51, 2)],
   }
   judged = {claim.number: claim for claim in bottleneck_claims.judge(evidence(arms))}
   assert tuple(judged) == bottleneck.CLAIMS
@@ -159,7 +177,11 @@ def test_every_claim_is_judged_from_the_runs():
   less = evidence(arms, unknown=None, recalled={arm: [[9, 8, 9]] * 2 for arm in ASKED})
   judged = {claim.number: claim for claim in bottleneck_claims.judge(less)}
   assert {judged[number].verdict for number in ("17", "23")} == {results.NOT_RESOLVED}
-  swapped = {ATTENTION: arms[FIXED], FIXED: arms[ATTENTION]}
+  assert "0.3 where the vector is fed at each step, 0 where" in judged["42"].measured
+  fed = {**arms, FIRST_STATE: arms[FIXED]}
+  judged = {c.number: c for c in bottleneck_claims.judge(evidence(fed))}
+  assert judged["42"].verdict == results.REPRODUCED
+  swapped = {**arms, ATTENTION: arms[FIXED], FIXED: arms[ATTENTION]}
   judged = {c.number: c for c in bottleneck_claims.judge(evidence(swapped))}
   assert [judged[n].verdict for n in ("25", "26", "42", "73")] == [
     results.QUALIFIED, results.CONTRADICTED, results.CONTRADICTED, results.CONTRADICTED,
@@ -193,13 +215,40 @@ def test_one_seed_is_refused():
     bottleneck.Config(seeds=1)
 
 
-def test_both_models_differ_in_attention_alone():
+def test_the_models_differ_in_what_the_decoder_sees_of_the_source_alone():
   """Same sizes, data, batches and updates; the sizes of vocabulary let them share programs."""
   config = bottleneck.Config()
   assert config.g2p.model == config.reverse.model
-  assert set(ARMS.values()) == {"additive", "none"}
-  one, other = (configs.override(config.g2p, {"model.score": score}) for score in ARMS.values())
+  one, other, last = (configs.override(config.g2p, changes) for changes in ARMS.values())
   assert [path for path, *_ in configs.differences(one, other)] == ["model.score"]
+  assert {path for path, *_ in configs.differences(other, last)} == {
+    "model.context", "model.project_summary"
+  }  # fmt: skip
+
+
+def test_a_vector_that_is_a_first_state_enters_no_step():
+  base = ModelConfig(
+    source_vocabulary=11, target_vocabulary=13, embedding=3, units=5, alignment=7, maxout=2,
+    initialisation="glorot",
+  )  # fmt: skip
+  draw = np.random.default_rng(1)
+  batch = {
+    "source": draw.integers(4, 11, (2, 6)), "source_length": np.array([6, 4]),
+    "target": draw.integers(4, 13, (2, 5)), "target_length": np.array([5, 3]),
+  }  # fmt: skip
+  found, memories = {}, {}
+  for arm, changes in ARMS.items():
+    options = {path.removeprefix("model."): value for path, value in changes.items()}
+    config = dataclasses.replace(base, **options)
+    params = init(config, jax.random.key(2))
+    found[arm] = [float(one) for one in bottleneck_runs.probe(config, params, batch)[:2]]
+    memories[arm] = bind(config, params).encode(batch["source"], batch["source_length"])
+  change, effect = ({arm: one[at] for arm, one in found.items()} for at in (0, 1))
+  assert change[FIXED] == change[FIRST_STATE] == 0 < change[ATTENTION]
+  assert effect[FIRST_STATE] == 0 < min(effect[FIXED], effect[ATTENTION])
+  # The first state is made from all of the vector, both directions of it.
+  np.testing.assert_array_equal(memories[FIRST_STATE].initial, memories[FIRST_STATE].summary)
+  assert memories[FIRST_STATE].initial.shape == (2, 10)
 
 
 def test_cells_are_what_the_profile_asks_for():
@@ -214,11 +263,11 @@ def test_cells_are_what_the_profile_asks_for():
   assert config.cells["beyond"][1] == (12, 16)
   # What is of one size is trained in one process a model, the others in their own.
   assert bottleneck._shares(config) == [
-    (names, arm)
-    for names in (
-      ["g2p", "reverse", "unknown"], ["units-16"], ["units-32"], ["units-128"], ["beyond"]
-    )
-    for arm in ARMS
+    (["g2p", "reverse", "unknown"], ATTENTION), (["g2p", "reverse", "unknown"], FIXED),
+    (["g2p", "reverse"], FIRST_STATE),
+    *(
+      ([name], arm) for name in ("units-16", "units-32", "units-128", "beyond") for arm in PAIR
+    ),
   ]  # fmt: skip
   for overrides in (*bottleneck.sweep_quick(), *bottleneck.sweep_paper()):
     configs.override(bottleneck.Config(), overrides)
@@ -289,7 +338,9 @@ def test_a_smoke_run_leaves_every_file_and_a_second_one_trains_nothing(tmp_path,
   for path in result.figures:
     assert (tmp_path / "run" / path).stat().st_size > 1000
   runs = sorted((tmp_path / "run" / "checkpoints").iterdir())
-  assert len(runs) == 8
+  assert len(runs) == 12
+  for arm in ARMS:
+    assert f"g2p, symbol errors of 11+ letters, {arm}" in result.metrics
   before = {run: (run / "metrics.jsonl").stat().st_mtime_ns for run in runs}
   again = bottleneck.run(config, tmp_path / "run")
   assert {run: (run / "metrics.jsonl").stat().st_mtime_ns for run in runs} == before
