@@ -20,7 +20,7 @@ know the question before a list is read into one state (`bottleneck_recall`).
 Command: python -m launch.run --experiment=bottleneck
 Time: on two cores, two models at once: default 3.8 minutes by estimate (12 runs x 14 s / 2 beside
 recall, 40 s, and untrained vectors, 8 s; then the third model's 6 x 14 s; compiling 25 s a model),
-smoke 17 seconds by estimate (12 runs of 3 updates, most of it compiling), full 23 by estimate, as
+smoke 17 seconds by estimate (18 runs of 3 updates, most of it compiling), full 23 by estimate, as
 its kept result, from before the third model, took 19 minutes (10 runs x 60 s, 60 x 20 s, compiling
 14 cells x 35 s, / 2). A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention
@@ -123,7 +123,7 @@ class Config:
     reverse: the same on `reverse`.
     small: the same on `reverse` for all that follows.
     seed: the first seed.
-    seeds: how many, counting up from it; at least 2, for an interval.
+    seeds: how many, counting up from it; at least 3.
     test: test sources decoded a run; None takes all.
     g2p_edges: longest sources, in letters, of the groups of g2p.
     reverse_edges: longest sources, in letters, of the groups of `reverse`.
@@ -156,9 +156,8 @@ class Config:
   recall: Recall = Recall()
 
   def __post_init__(self) -> None:
-    """Refuses a single seed, as a verdict never rests on one, and what it sets itself."""
-    if self.seeds < 2:
-      raise configs.ConfigError(f"seeds is {self.seeds}: an interval needs at least 2")
+    """Refuses too few seeds for a verdict, and what it sets itself."""
+    checks.at_least(self, seeds=3)
     if self.test is not None and self.test < 1:
       raise configs.ConfigError(f"test is {self.test}: at least one source has to be decoded")
     for name, data in (("g2p", "g2p"), ("reverse", "reverse"), ("small", "reverse")):
@@ -221,7 +220,7 @@ def profiles() -> dict[str, dict[str, Any]]:
       # Less to compile.
       model__encoder="forward", model__biases=False,
     ),
-    "seeds": 2, "test": 64,
+    "seeds": 3, "test": 64,
     "capacity.widths": (250, 8000), "capacity.vocabulary": 2000, "capacity.sentences": 3,
     "recall.widths": (4, 16), "recall.steps": 40, "recall.pairs": 4, "recall.seeds": 3,
   }  # fmt: skip

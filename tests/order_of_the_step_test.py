@@ -186,7 +186,7 @@ def test_orders_are_apart_by_whether_the_score_has_seen_the_word(steps):
 @pytest.mark.parametrize(
   "change, message",
   [
-    ({"seeds": 1}, "seeds is 1"),
+    ({"seeds": 2}, "seeds is 2"),
     ({"test": 0}, "test is 0"),
     ({"data": ()}, "data is"),
     ({"data": ("walk", "copy")}, "data is"),
@@ -225,12 +225,12 @@ def test_a_smoke_run_leaves_every_file_and_a_second_one_trains_nothing(tmp_path,
   smoke = {**order_of_the_step.profiles()["smoke"], "walk.data.data_dir": str(tmp_path / "data")}
   config = configs.override(order_of_the_step.Config(), smoke)
   result = order_of_the_step.run(config, tmp_path / "run")
-  assert result.seeds == (0, 1)
+  assert result.seeds == (0, 1, 2)
   assert {claim.number for claim in result.claims} == set(order_of_the_step.CLAIMS)
   for path in result.figures:
     assert (tmp_path / "run" / path).stat().st_size > 1000
   folders = sorted((tmp_path / "run" / "checkpoints").iterdir())
-  assert len(folders) == 4
+  assert len(folders) == 6
   before = {folder: (folder / "metrics.jsonl").stat().st_mtime_ns for folder in folders}
   again = order_of_the_step.run(config, tmp_path / "run")
   assert {f: (f / "metrics.jsonl").stat().st_mtime_ns for f in folders} == before
