@@ -60,18 +60,15 @@ def attention(measured: Mapping[str, Mapping[str, Sequence[Measured]]]) -> Figur
     if arms[ATTENTION][0].alignment_error is not None
   )
   title = f"Attention, never shown an alignment, agrees with {found}"
-  figure, panels = figures.new(title, columns=len(measured), size=(11.0, 5.0))
-  for axes, (name, arms) in zip(panels, measured.items(), strict=True):
-    shown = arms[ATTENTION][0].shown
-    assert shown is not None  # every run with attention has one
-    figures.heat_map(
-      axes,
-      np.array(shown.weights),
-      shown.source,
-      shown.target,
-      links=[(source, target) for source, target in shown.links or ()],
-      title=name,
-    )
+  pairs = {name: arms[ATTENTION][0].shown for name, arms in measured.items()}
+  shown = {name: one for name, one in pairs.items() if one is not None}
+  sizes = [figures.heat_map_size(len(one.source), len(one.target)) for one in shown.values()]
+  widths, heights = zip(*sizes, strict=True)
+  size = sum(widths), max(heights)
+  figure, panels = figures.new(title, columns=len(shown), size=size)
+  for axes, (name, one) in zip(panels, shown.items(), strict=True):
+    links = [(source, target) for source, target in one.links or ()]
+    figures.heat_map(axes, np.array(one.weights), one.source, one.target, links=links, title=name)
   return figure
 
 
