@@ -25,6 +25,10 @@ PROBE = """
         .filter(name => !name.startsWith('data:')).length,
     deadLinks: [...document.querySelectorAll('a')]
         .filter(a => !document.getElementById(a.getAttribute('href').slice(1))).length,
+    smallest: Math.min(...images.map(image => image.clientWidth)),
+    cut: [...document.querySelectorAll('#claims tbody tr')].filter(row =>
+        [0, 1, 4]  // number, statement, verdict
+            .some(i => row.cells[i].getBoundingClientRect().right > window.innerWidth)).length,
     claims: document.querySelectorAll('#claims tbody tr').length,
   };
 """
@@ -38,7 +42,7 @@ def report(tmp_path_factory):
   return page.write(root, claims.REGISTER, questions=claims.questions())
 
 
-@pytest.mark.parametrize("width", [1200, 700])
+@pytest.mark.parametrize("width", [1200, 700, 500])  # no narrower one opens
 def test_the_page_renders_without_console_errors(report, tmp_path, width):
   root = report.parents[1]
   result = results.read(root / "worked_example" / "smoke" / "result.json")
@@ -53,7 +57,8 @@ def test_the_page_renders_without_console_errors(report, tmp_path, width):
   seen = browser.seen(dom)
   assert seen["images"] >= 2 and seen["broken"] == 0 and seen["loaded"] == 0, seen
   assert seen["deadLinks"] == 0 and seen["claims"] == len(claims.REGISTER), seen
-  assert seen["width"] <= seen["window"], seen
+  assert seen["width"] <= seen["window"] <= width, seen
+  assert seen["smallest"] >= 700 and seen["cut"] == 0, seen
 
 
 def test_a_console_error_would_be_seen(report, tmp_path):
