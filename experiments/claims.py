@@ -39,10 +39,8 @@ _property = functools.partial(_claim, "property")
 _trained = functools.partial(_claim, "trained")
 
 
-def _reading(
-  number: str, owner: str | None, statement: str, published: str | None, *, why: str
-) -> Claim:
-  """History or interpretation: nothing that is run here could decide it."""
+def _reading(number: str, owner: str, statement: str, published: str | None, *, why: str) -> Claim:
+  """History or interpretation: nothing that is run here could decide it, its owner neither."""
   verdict = results.NOT_MEASURABLE
   return Claim(number, "property", statement, published, verdict=verdict, experiment=owner, why=why)
 
@@ -57,12 +55,12 @@ _ENCODER_DECODER = (
     'The sequence-to-sequence model is an encoder and a decoder with weights of their own.',
     f'two LSTMs ({SUTSKEVER}, section 2)'),
   _reading(
-    '3', None,
+    '3', 'anatomy',
     'The two are separate because the statistics of two languages compete in one parameter set.',
     f'reasons given: more parameters at little computation, several languages ({SUTSKEVER}, 2)',
     why='An interpretation; the paper gives other reasons.'),
   _reading(
-    '4', None,
+    '4', 'anatomy',
     "The encoder's end state is the context vector, a language-independent meaning.",
     f'the last state of the encoder ({SUTSKEVER}, section 2)',
     why='The first half is a definition; no measure tells a language-independent state.'),
@@ -134,7 +132,7 @@ _ENCODER_DECODER = (
     '26', 'bottleneck', 'RNNsearch-50 does not deteriorate even on sentences of 50 words or more.',
     f'no deterioration at 50 words and more ({BAHDANAU}, section 5.1)'),
   _reading(
-    '27', None, 'BERT, T5 and GPT descend from the encoder, the pair and the decoder.', None,
+    '27', 'anatomy', 'BERT, T5 and GPT descend from the encoder, the pair and the decoder.', None,
     why='History of later models, none of which is built here.'),
 )  # fmt: skip
 

@@ -79,7 +79,7 @@ class Claim:
     measured: what was measured here, in words and numbers; None before a run.
     interval: 95% interval of the number that decides; None for exact arithmetic.
     verdict: computed by a rule stated in the owning experiment before it ran.
-    experiment: the one experiment that owns the claim; None where none can.
+    experiment: the one experiment that owns the claim, be it measurable or not.
     why: one sentence: what decided, under which condition, or why there is no measurement.
   """
 
