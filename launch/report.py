@@ -6,8 +6,9 @@ Example:
 Reads the result of every experiment below the workdir and writes report/index.html and
 report/claims.json there. Experiments that have not run are shown as such. Of several results of one
 experiment it shows that of the profile default, else full, else smoke, else another, and of these
-the newest; --profile=NAME shows that profile only. Where none settles a claim, results of full runs
-that come with the experiments are shown, marked as not run again; not on a page of smoke.
+the newest; --profile=NAME shows that profile only. Results of full runs that come with the
+experiments have sections of their own, marked as not run again, and their verdict counts where the
+run shown settles none; not on a page of smoke.
 """
 
 import pathlib
