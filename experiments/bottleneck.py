@@ -20,7 +20,7 @@ know the question before a list is read into one state (`bottleneck_recall`).
 Command: python -m launch.run --experiment=bottleneck
 Time: on two cores, two models at once: default 3.8 minutes by estimate (12 runs x 14 s / 2 beside
 recall, 40 s, and untrained vectors, 8 s; then the third model's 6 x 14 s; compiling 25 s a model),
-smoke 17 seconds by estimate (18 runs of 3 updates, most of it compiling), full 23 by estimate, as
+smoke 15 seconds (18 runs of 3 updates, most of it compiling), full 23 by estimate, as
 its kept result, from before the third model, took 19 minutes (10 runs x 60 s, 60 x 20 s, compiling
 14 cells x 35 s, / 2). A killed run goes on where it was.
 Expect: on `reverse` the fixed vector gets 60% of the symbols wrong beyond 15 letters, attention

@@ -12,7 +12,7 @@ trained on in `full`, or with --set=data=walk,g2p.
 
 Command: python -m launch.run --experiment=order_of_the_step
 Time: on two cores, two orders at once: default 100 seconds (9 runs of three orders x 16 s / 2, and
-compiling), smoke 11 (6 runs of 4 updates, most of it compiling), full 35 minutes beside other work,
+compiling), smoke 13 (6 runs of 4 updates, most of it compiling), full 35 minutes beside other work,
 25 alone by estimate (25 runs of the walk x 55 s / 2, 25 of g2p x 45 s / 2, and compiling). A killed
 run goes on where it was.
 Expect: on the walk the orders whose score has seen y_{i-1} (Luong's, the released code's, in full
