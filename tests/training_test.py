@@ -994,6 +994,22 @@ def test_the_same_signal_twice_stops_at_once_and_the_other_one_does_not():
       pytest.fail("the second SIGTERM must stop")
 
 
+def test_a_signal_is_kept_that_comes_while_processes_ask_each_other(monkeypatch):
+  run, stop = object.__new__(loop._Run), Interrupts()
+  answers = iter((None, signal.SIGTERM))
+
+  def agree(number):
+    assert number in (None, signal.SIGTERM)
+    stop._ask(signal.SIGTERM, None)  # while it waits for the others
+    return next(answers)
+
+  monkeypatch.setattr(devices, "agree", agree)
+  assert not run._asked(stop)  # No process knew of it then: all go on.
+  assert stop.asked == signal.SIGTERM
+  stop._seen.clear()
+  assert run._asked(stop)
+
+
 def test_a_hang_up_stops_once_unless_it_is_ignored():
   former = signal.getsignal(signal.SIGHUP)
   try:

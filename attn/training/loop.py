@@ -251,8 +251,9 @@ class _Run:
   def _asked(self, stop: Interrupts) -> bool:
     """Whether to stop; of several processes all or none do, and they ask each other seldom."""
     if jax.process_count() == 1 or self.step % self.config.log_every == 0:
-      stop.asked = spread.agree(stop.asked)
-      return stop.asked is not None
+      agreed = spread.agree(stop.asked)
+      stop.asked = stop.asked or agreed  # A signal that came meanwhile waits for the next time.
+      return agreed is not None
     return False
 
   def _settle(self) -> None:
