@@ -141,7 +141,7 @@ def _judge_best(runs: Runs) -> Claim:
         results.NOT_RESOLVED: "Intervals hold 0."
         if comparable
         else "It needs all five named cells on every data set, verses among them, as"
-        " --sweep=verses trains them, and models that have learned their letters."
+        " the profile full trains them, and models that have learned their letters."
       },
     ),
   )
