@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
@@ -111,8 +112,8 @@ def measure_length(sizes: Sizes, length: int, repeats: int, seed: int) -> At:
       gradient = jax.grad(lambda params, *inputs, f=forward: f(params, *inputs).sum())
       gradients[name] = functools.partial(compiled, gradient, params, *inputs)
   with futures.ThreadPoolExecutor(2) as pool:  # XLA compiles outside Python's lock
-    training = pool.map(lambda compile: compile(), gradients.values())
-    programs = dict(zip(passes, pool.map(lambda compile: compile(), passes.values()), strict=True))
+    training = pool.map(operator.call, gradients.values())
+    programs = dict(zip(passes, pool.map(operator.call, passes.values()), strict=True))
   found = {name: np.asarray(programs[name].call()) for name in (ATTENTION, EACH_STEP)}
   apart = np.max(np.abs(found[ATTENTION] - found[EACH_STEP]))
   return At(

@@ -163,11 +163,14 @@ def _better(found: Claim, earlier: Claim) -> bool:
   return found.verdict == results.NOT_RESOLVED != earlier.verdict
 
 
-def _told(claim: Settled) -> bool:
-  """Whether the stored full run stands beside the verdict: that is its own, or it has another."""
-  return claim.full is not None and (
-    claim.full.verdict != claim.verdict or claim.why.startswith(STORED)
-  )
+def _taken(claim: Claim) -> bool:
+  """Whether the verdict that counts is that of a stored run."""
+  return claim.why.startswith(STORED)
+
+
+def _apart(claim: Settled) -> bool:
+  """Whether the stored full run came to another verdict than the one that counts."""
+  return claim.full is not None and claim.full.verdict != claim.verdict
 
 
 def write(
@@ -213,9 +216,10 @@ def write(
     claims=claims,
     sections=sections,
     stored={one["result"].experiment: one["name"] for one in sections if one["stored"]},
-    told=_told,
-    taken=[claim.number for claim in claims if claim.why.startswith(STORED)],
-    apart=[one.number for one in claims if one.full and one.full.verdict != one.verdict],
+    is_taken=_taken,
+    is_apart=_apart,
+    taken=[claim.number for claim in claims if _taken(claim)],
+    apart=[claim.number for claim in claims if _apart(claim)],
     absent=_absent(register, {*found.shown, *earlier}, questions or {}),
     others=found.others,
     problems=[*found.problems, *missing],
@@ -256,7 +260,7 @@ def _sections(
   questions: Mapping[str, str],
 ) -> list[dict[str, Any]]:
   """The sections of the page in their order, a stored result's behind that of its experiment."""
-  named = {claim.experiment for claim in claims if _told(claim)}
+  named = {claim.experiment for claim in claims if _taken(claim) or _apart(claim)}
   entries = [(name, *entry, False) for name, entry in shown.items()] + [
     (name, *entry, True)
     for name, entry in stored.items()
@@ -302,7 +306,7 @@ def _section(
     "missing": missing,
     "left_out": left_out,
     "claims": [_as_found(claim, judged[claim.experiment, claim.number]) for claim in owned],
-    "counted": [claim.number for claim in owned if claim.why.startswith(STORED) == stored],
+    "counted": [claim.number for claim in owned if _taken(claim) == stored],
     "conditions": list(configs.leaves(result.config)),
   }
 
